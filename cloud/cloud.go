@@ -83,8 +83,8 @@ func Serves(p Kinds, ref *v1.NodeClassReference) bool {
 		func(kind schema.GroupVersionKind) bool { return kind.GroupKind() == ref.GroupKind() })
 }
 
-// ServesGroup reports whether a reference names the group of a node class of the provider, perhaps with a kind that does not exist: nothing
-// else would say so.
+// ServesGroup reports whether a reference names the group of a node class of the provider, perhaps with a kind that
+// does not exist: nothing else would say so.
 func ServesGroup(p Kinds, ref *v1.NodeClassReference) bool {
 	return ref != nil && slices.ContainsFunc(p.NodeClassKinds(),
 		func(kind schema.GroupVersionKind) bool { return kind.Group == ref.Group })

@@ -22,8 +22,9 @@ const Ready = "Ready"
 // Reasons of any kind's Ready condition, and of conditions that have not been set yet.
 const (
 	ReasonAwaitingReconciliation = "AwaitingReconciliation" // Not looked at yet.
-	ReasonReconcilingDependents  = "ReconcilingDependents"  // Ready is Unknown: the message lists the conditions that are not True, or not for the object as it stands now.
-	ReasonUnhealthyDependents    = "UnhealthyDependents"    // Ready is False: the message lists the conditions that are not True.
+	// The condition Ready is Unknown: the message lists the conditions that are not True, or not for the object as it stands now.
+	ReasonReconcilingDependents = "ReconcilingDependents"
+	ReasonUnhealthyDependents   = "UnhealthyDependents" // Ready is False: the message lists the conditions that are not True.
 )
 
 // Rules say which conditions an object's root is made of.

@@ -127,7 +127,8 @@ func outcome(name string, types int, fleet []interrupt.Claim) string {
 	}
 	const n = float64(months)
 	named, pools := middle(fleet)
-	return fmt.Sprintf("| %s | %d | %d types, %d pools | %.0f | %.2f | %.1f | %.0f %% | %.0f %% | %.2f times | %.1f %% |\n", name, types, named, pools, float64(sum.Pools)/n,
+	return fmt.Sprintf("| %s | %d | %d types, %d pools | %.0f | %.2f | %.1f | "+
+		"%.0f %% | %.0f %% | %.2f times | %.1f %% |\n", name, types, named, pools, float64(sum.Pools)/n,
 		sum.Dollars/n, sum.Failures/n, 100*sum.Mean/n, 100*sum.Most/n, sum.Lost/n, 100*sum.OnDemand/n)
 }
 

@@ -63,7 +63,8 @@ func (p *Provider) leaveBlocks(ctx context.Context) error {
 	m := interrupt.Message{Kind: interrupt.ReservationEnding}
 	for claim := range p.claims.Each() {
 		id := instanceID(claim.Status.ProviderID)
-		if id != "" && claim.DeletionTimestamp == nil && claim.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved && ending[claim.Labels[awsv1.LabelCapacityReservationID]] {
+		if id != "" && claim.DeletionTimestamp == nil &&
+			claim.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved && ending[claim.Labels[awsv1.LabelCapacityReservationID]] {
 			m.Instances = append(m.Instances, id)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"karpenter.sh/karpenter/internal/aws/fleet"
 )
 
-// provisioner names the Provisioner that a machine of this cluster was launched for, "" if it was not launched for one, or by a Karpenter of another
-// cluster.
+// provisioner names the Provisioner that a machine of this cluster was launched for, "" if it was not launched for
+// one, or by a Karpenter of another cluster.
 func (p *Provider) provisioner(tags map[string]string) string {
 	if tags[awsv1.TagClusterPrefix+p.settings.ClusterName] != awsv1.TagClusterOwned {
 		return ""
@@ -31,7 +31,8 @@ func (p *Provider) provisioner(tags map[string]string) string {
 
 // Inherited returns the machines of this cluster that were launched for Provisioners.
 func (p *Provider) Inherited(ctx context.Context) ([]cloud.Machine, error) {
-	found, err := p.fleet.List(ctx, ec2api.Filter("tag-key", awsv1.TagProvisioner), ec2api.Filter("tag:"+awsv1.TagClusterPrefix+p.settings.ClusterName, awsv1.TagClusterOwned))
+	found, err := p.fleet.List(ctx, ec2api.Filter("tag-key", awsv1.TagProvisioner),
+		ec2api.Filter("tag:"+awsv1.TagClusterPrefix+p.settings.ClusterName, awsv1.TagClusterOwned))
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,8 @@ func (p *Provider) Adopt(ctx context.Context, claim *v1.NodeClaim, providerID st
 	if has, adopted := tags[awsv1.TagNodePool]; p.provisioner(tags) == "" || adopted && has != pool {
 		return cloud.Machine{}, cloud.ErrNotFound
 	}
-	ours := map[string]string{awsv1.TagNodePool: pool, awsv1.TagNodeClaim: claim.Name, awsv1.TagNodeClass: nc.Name, awsv1.TagClusterName: p.settings.ClusterName}
+	ours := map[string]string{awsv1.TagNodePool: pool, awsv1.TagNodeClaim: claim.Name, awsv1.TagNodeClass: nc.Name,
+		awsv1.TagClusterName: p.settings.ClusterName}
 	_, err = p.clients.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: ec2api.Tags(ours)})
 	if ec2api.IsDenied(err) {
 		return cloud.Machine{}, fmt.Errorf("tag %s, to take it over: %s", id, ec2api.Denial(err))

@@ -77,7 +77,8 @@ func (p *Provider) interruptClaim(ctx context.Context, claim *v1.NodeClaim, m in
 	if err == nil {
 		p.tell(claim, "")
 		p.in.Metrics.Disrupted(claim, string(m.Kind), "", 0)
-		telemetry.Log(ctx).InfoContext(ctx, "deleting a NodeClaim because its machine is going away", "NodeClaim", claim.Name, "reason", string(m.Kind))
+		telemetry.Log(ctx).InfoContext(ctx, "deleting a NodeClaim because its machine is going away", "NodeClaim",
+			claim.Name, "reason", string(m.Kind))
 	}
 	return nil
 }
@@ -126,11 +127,12 @@ var tellings = map[interrupt.Kind]struct {
 	interrupt.Stopped:              {telemetry.InstanceStopping, "the machine was told to stop"},
 	interrupt.Terminated:           {telemetry.InstanceTerminating, "the machine was told to terminate"},
 	interrupt.ReservationReclaimed: {telemetry.CapacityReservationInterrupted, "the machine's capacity reservation is taken back"},
-	interrupt.ReservationEnding:    {telemetry.CapacityReservationInterrupted, "the machine's capacity block ends soon, and EC2 stops its machines half an hour before"},
-	interrupt.ScheduledChange:      {telemetry.InstanceUnhealthy, "AWS announced maintenance of the machine"},
-	interrupt.InstanceStatus:       {telemetry.InstanceUnhealthy, "the machine fails EC2's instance status check"},
-	interrupt.SystemStatus:         {telemetry.InstanceUnhealthy, "the machine's host fails EC2's system status check"},
-	interrupt.EventStatus:          {telemetry.InstanceUnhealthy, "EC2 has scheduled an event for the machine"},
+	interrupt.ReservationEnding: {telemetry.CapacityReservationInterrupted,
+		"the machine's capacity block ends soon, and EC2 stops its machines half an hour before"},
+	interrupt.ScheduledChange: {telemetry.InstanceUnhealthy, "AWS announced maintenance of the machine"},
+	interrupt.InstanceStatus:  {telemetry.InstanceUnhealthy, "the machine fails EC2's instance status check"},
+	interrupt.SystemStatus:    {telemetry.InstanceUnhealthy, "the machine's host fails EC2's system status check"},
+	interrupt.EventStatus:     {telemetry.InstanceUnhealthy, "EC2 has scheduled an event for the machine"},
 }
 
 // tell writes events for a claim and its node.

@@ -40,7 +40,8 @@ type launches struct {
 	unknown *ttl.Map[string, time.Time]
 	// machines are those of the last minutes, by instance id: EC2 may not show them yet.
 	machines *ttl.Map[string, cloud.Machine]
-	// leaving are those of them that were told to stop: while EC2 may not show that they were launched, it says nothing about whether they have gone.
+	// leaving are those of them that were told to stop: while EC2 may not show that they were launched, it says
+	// nothing about whether they have gone.
 	leaving *ttl.Map[string, cloud.Machine]
 	// gone are instances that EC2 once said are gone: a later answer about an earlier time does not bring them back.
 	gone *ttl.Map[string, struct{}]
@@ -153,9 +154,10 @@ func isTyped(err error) bool {
 	return errors.As(err, &dry) || errors.As(err, &refused) || errors.As(err, &unready)
 }
 
-// mayHaveMachine reports whether a machine may run for a claim that is to be launched: the process that led before this one may have launched it and ended
-// before it could say so. A standby has begun long before it launches anything, so when it began says nothing; and by the clock of the API server a claim
-// that is asked for in this minute may be created after it. Such a claim stays in doubt until it is launched, or told to have no machine.
+// mayHaveMachine reports whether a machine may run for a claim that is to be launched: the process that led before
+// this one may have launched it and ended before it could say so. A standby has begun long before it launches
+// anything, so when it began says nothing; and by the clock of the API server a claim that is asked for in this
+// minute may be created after it. Such a claim stays in doubt until it is launched, or told to have no machine.
 func (l *launches) mayHaveMachine(claim *v1.NodeClaim, key string) bool {
 	if since, known := l.unknown.Get(key); known {
 		return !since.IsZero()
@@ -261,7 +263,8 @@ func (p *Provider) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.
 		return cloud.Machine{}, &cloud.NoCapacityError{Err: err}
 	}
 	if inflexible(claim, choice) {
-		telemetry.Log(ctx).WarnContext(ctx, "a claim that may run on spot runs on demand, with few instance types to choose from; more of them make spot likelier",
+		telemetry.Log(ctx).WarnContext(ctx, "a claim that may run on spot runs on demand, with few instance types to "+
+			"choose from; more of them make spot likelier",
 			"NodeClaim", claim.Name, "types", len(choice.Candidates))
 	}
 	if narrow(choice) {
@@ -284,8 +287,8 @@ func inflexible(claim *v1.NodeClaim, choice fleet.Choice) bool {
 		need.Of(claim.Spec.Requirements).AllowValue(v1.CapacityTypeLabelKey, v1.CapacityTypeSpot)
 }
 
-// narrow says that a spot machine is bought from few types, because the claim has no more that cost less than on-demand: when EC2 takes the
-// capacity of one type back, a large part of the nodes may go.
+// narrow says that a spot machine is bought from few types, because the claim has no more that cost less than
+// on-demand: when EC2 takes the capacity of one type back, a large part of the nodes may go.
 func narrow(choice fleet.Choice) bool {
 	return choice.CapacityType == v1.CapacityTypeSpot && len(choice.Candidates) < flexible
 }
@@ -323,7 +326,8 @@ func (p *Provider) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.No
 		p.learn(choice, r, err)
 		if message, ok := fleet.LacksServiceRole(err); ok {
 			p.in.Events.Publish(telemetry.Event{
-				Object: telemetry.ClaimRef(claim), Reason: telemetry.SpotServiceRoleMissing, Message: message, Key: []string{string(claim.UID)},
+				Object: telemetry.ClaimRef(claim), Reason: telemetry.SpotServiceRoleMissing, Message: message,
+				Key: []string{string(claim.UID)},
 			})
 		}
 		return cloud.Machine{}, err
@@ -356,7 +360,8 @@ func (p *Provider) learn(choice fleet.Choice, r *launchspec.Spec, err error) {
 }
 
 // bought describes the machine that a launch gave.
-func (p *Provider) bought(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice, got fleet.Launched, called time.Time) (cloud.Machine, error) {
+func (p *Provider) bought(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice, got fleet.Launched,
+	called time.Time) (cloud.Machine, error) {
 	for _, c := range choice.Candidates {
 		for _, o := range c.Offerings {
 			if c.Type.Name != got.InstanceType || o.Zone() != got.Zone {
@@ -390,7 +395,8 @@ var errUnexpected = errors.New("the launched machine was not asked for")
 func (p *Provider) zonesOf(pool string) map[string]int {
 	out, known := map[string]int{}, map[string]bool{}
 	for claim := range p.claims.Each() {
-		if zone := claim.Labels[corev1.LabelTopologyZone]; zone != "" && claim.DeletionTimestamp == nil && claim.Labels[v1.NodePoolLabelKey] == pool {
+		if zone := claim.Labels[corev1.LabelTopologyZone]; zone != "" && claim.DeletionTimestamp == nil &&
+			claim.Labels[v1.NodePoolLabelKey] == pool {
 			out[zone]++
 			known[claim.Status.ProviderID] = true
 		}
@@ -453,13 +459,16 @@ func (p *Provider) readyClass(ctx context.Context, name string) (*awsv1.EC2NodeC
 	ready := condition.Get(nc, awsv1.ConditionTypeReady)
 	switch {
 	case ready == nil || ready.Status == metav1.ConditionUnknown:
-		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: it is not known yet whether it is ready: %s", name, notReady(nc)), Unjudged: true}
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf(
+			"EC2NodeClass %s: it is not known yet whether it is ready: %s", name, notReady(nc)), Unjudged: true}
 	case ready.Status == metav1.ConditionFalse:
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: %s", name, notReady(nc))}
 	case !classChecked(nc):
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s was changed and is not checked yet", name), Unjudged: true}
 	case nc.Spec.PlacementGroupSelector != nil && nc.Status.PlacementGroup == nil: // found, and not kept: else it were not ready
-		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: the CustomResourceDefinition has no status.placementGroup; apply the one that comes with this version of Karpenter", name), Unjudged: true}
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf(
+			"EC2NodeClass %s: the CustomResourceDefinition has no status.placementGroup; apply the one that comes with "+
+				"this version of Karpenter", name), Unjudged: true}
 	}
 	return nc, nil
 }
@@ -473,7 +482,8 @@ func notReady(nc *awsv1.EC2NodeClass) string {
 	}
 	for _, t := range nc.ConditionRules().Dependents {
 		c := condition.Get(nc, t)
-		if c != nil && c.Status != metav1.ConditionTrue && c.Message != "" && c.Reason != awsv1.ReasonDependenciesNotReady && c.Reason != condition.ReasonAwaitingReconciliation {
+		if c != nil && c.Status != metav1.ConditionTrue && c.Message != "" &&
+			c.Reason != awsv1.ReasonDependenciesNotReady && c.Reason != condition.ReasonAwaitingReconciliation {
 			return ready.Message + " (" + c.Message + ")"
 		}
 	}

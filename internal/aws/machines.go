@@ -67,7 +67,8 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 	case stopping(i):
 		return nil
 	case !young && !p.ours(i):
-		telemetry.Log(ctx).WarnContext(ctx, "a machine without our tags is left running", "instance-id", id, "tags", []string{awsv1.TagNodePool, awsv1.TagClusterName})
+		telemetry.Log(ctx).WarnContext(ctx, "a machine without our tags is left running", "instance-id", id, "tags",
+			[]string{awsv1.TagNodePool, awsv1.TagClusterName})
 		return cloud.ErrNotFound
 	}
 	err = p.fleet.Terminate(ctx, id)
@@ -109,7 +110,8 @@ func (p *Provider) ours(i ec2types.Instance) bool {
 }
 
 func stopping(i ec2types.Instance) bool {
-	return i.State != nil && (i.State.Name == ec2types.InstanceStateNameShuttingDown || i.State.Name == ec2types.InstanceStateNameTerminated)
+	return i.State != nil && (i.State.Name == ec2types.InstanceStateNameShuttingDown ||
+		i.State.Name == ec2types.InstanceStateNameTerminated)
 }
 
 // Values of the tag TagOrphan. The controller may set tags, and not take them away.
@@ -142,7 +144,8 @@ func (p *Provider) SetLatch(ctx context.Context, providerID string, latched bool
 	if latched {
 		value = latchedValue
 	}
-	_, err = p.clients.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: ec2api.Tags(map[string]string{awsv1.TagOrphan: value})})
+	_, err = p.clients.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id},
+		Tags: ec2api.Tags(map[string]string{awsv1.TagOrphan: value})})
 	if ec2api.IsDenied(err) {
 		return fmt.Errorf("tag %s of %s: %s", awsv1.TagOrphan, id, ec2api.Denial(err))
 	}
@@ -217,7 +220,8 @@ func (p *Provider) machine(ctx context.Context, i ec2types.Instance, claims func
 	m := cloud.Machine{
 		ClaimName: tags[awsv1.TagNodeClaim], PoolName: tags[awsv1.TagNodePool], Provisioner: p.provisioner(tags),
 		InstanceType: string(i.InstanceType), ImageID: aws.ToString(i.ImageId), CapacityType: p.capacityType(i),
-		Labels: map[string]string{}, Created: aws.ToTime(i.LaunchTime), Deleting: stopping(i), Latched: tags[awsv1.TagOrphan] == latchedValue,
+		Labels: map[string]string{}, Created: aws.ToTime(i.LaunchTime), Deleting: stopping(i),
+		Latched: tags[awsv1.TagOrphan] == latchedValue,
 	}
 	if i.Placement != nil {
 		m.Zone = aws.ToString(i.Placement.AvailabilityZone)
@@ -305,7 +309,8 @@ func (p *Provider) describeBySort(ctx context.Context, m *cloud.Machine, i ec2ty
 
 // typeNamed finds a type in a catalogue, which is sorted by name; nil if it is not there.
 func typeNamed(catalog *cloud.Catalog, name string) *cloud.InstanceType {
-	i, ok := slices.BinarySearchFunc(catalog.Types, name, func(it *cloud.InstanceType, name string) int { return strings.Compare(it.Name, name) })
+	i, ok := slices.BinarySearchFunc(catalog.Types, name,
+		func(it *cloud.InstanceType, name string) int { return strings.Compare(it.Name, name) })
 	if !ok {
 		return nil
 	}

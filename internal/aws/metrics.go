@@ -46,7 +46,8 @@ func (g catalogGauges) Collect(ch chan<- prometheus.Metric) {
 		ch <- &gauge{m.InstanceTypeMemory, labels, it.Capacity.Memory().AsApproximateFloat64()}
 	}
 	for way, ware := range wares {
-		labels := []*dto.LabelPair{pairs.of("capacity_type", way.capacityType), pairs.of("instance_type", way.instanceType), pairs.of("zone", way.zone)}
+		labels := []*dto.LabelPair{pairs.of("capacity_type", way.capacityType),
+			pairs.of("instance_type", way.instanceType), pairs.of("zone", way.zone)}
 		available := 0.0
 		if ware.available {
 			available = 1

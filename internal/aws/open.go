@@ -54,7 +54,8 @@ func Open(ctx context.Context, s Settings, in Surroundings) (*Provider, error) {
 		return nil, fmt.Errorf("reach the API server: %w", err)
 	}
 	return New(ctx, s, Input{
-		Config: cfg, Kube: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events, Version: in.Version, Corrected: in.Corrected,
+		Config: cfg, Kube: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events,
+		Version: in.Version, Corrected: in.Corrected,
 		KubernetesVersion: func(context.Context) (string, error) {
 			v, err := server.ServerVersion()
 			if err != nil {

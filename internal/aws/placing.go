@@ -62,7 +62,8 @@ func (p *placing) partition(group string, of []string, there map[string]int) (ch
 
 // place narrows a claim to what its class's placement group leaves open at this moment. What it returns is not written anywhere. done is
 // called when the launch has ended; dry says that there was no machine.
-func (p *Provider) place(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, types []*cloud.InstanceType) (placed *v1.NodeClaim, done func(dry bool)) {
+func (p *Provider) place(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
+	types []*cloud.InstanceType) (placed *v1.NodeClaim, done func(dry bool)) {
 	g := nc.Status.PlacementGroup
 	switch {
 	case g == nil:

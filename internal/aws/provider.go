@@ -162,7 +162,8 @@ func (p *Provider) assemble(ctx context.Context) {
 	p.memory = nodememory.New()
 	p.reservations = reservation.NewBook(c.EC2)
 	sources := catalogue.Sources{
-		Region: region, Settings: s.Settings, Unpriced: s.NodeOverlay, Inventory: p.inventory, Prices: p.prices, Stock: p.stock, Memory: p.memory,
+		Region: region, Settings: s.Settings, Unpriced: s.NodeOverlay, Inventory: p.inventory, Prices: p.prices,
+		Stock: p.stock, Memory: p.memory,
 		Home: p.home, Shifts: p.shifts,
 	}
 	if s.ReservedCapacity {
@@ -183,12 +184,14 @@ func (p *Provider) assemble(ctx context.Context) {
 func (p *Provider) classController() *class.Controller {
 	validator := class.NewValidator(class.Validator{
 		EC2: p.clients.EC2, Profiles: p.profiles, Ensure: p.templates.Ensure, Cluster: p.cluster,
-		Catalog: p.catalogues.Catalog, Pools: p.pools, NoDryRun: p.settings.DisableDryRun, Hardware: p.settings.Settings, Types: p.inventory.Types,
+		Catalog: p.catalogues.Catalog, Pools: p.pools, NoDryRun: p.settings.DisableDryRun,
+		Hardware: p.settings.Settings, Types: p.inventory.Types,
 	})
 	return &class.Controller{
 		Settings: class.Settings{
 			Cluster: p.settings.ClusterName, CABundle: p.settings.ClusterCABundle, Reservations: p.settings.ReservedCapacity,
-			Isolated: p.settings.IsolatedVPC, Version: p.facts.Version, Waiting: p.classWaits, Gone: p.classGone, Unready: p.classUnready, BootstrapsTwice: p.classBootstrapsTwice, Wrote: p.classes.Note,
+			Isolated: p.settings.IsolatedVPC, Version: p.facts.Version, Waiting: p.classWaits, Gone: p.classGone,
+			Unready: p.classUnready, BootstrapsTwice: p.classBootstrapsTwice, Wrote: p.classes.Note,
 		},
 		Kube: p.in.Kube, Images: p.images, Networks: p.network, Reservations: p.reservations, Groups: p.groups, Profiles: p.profiles,
 		Templates: p.templates, Claims: p.claims, Validator: validator,
@@ -231,7 +234,8 @@ func (p *Provider) Catalog(ctx context.Context, pool *v1.NodePool) (*cloud.Catal
 	return p.catalogues.Catalog(nc)
 }
 
-// catalogFor returns what can be launched of a class for a pool, "" for none, with prices and capacities as the cluster's owner knows them.
+// catalogFor returns what can be launched of a class for a pool, "" for none, with prices and capacities as the
+// cluster's owner knows them.
 func (p *Provider) catalogFor(ctx context.Context, nc *awsv1.EC2NodeClass, pool string) (*cloud.Catalog, error) {
 	c, err := p.catalogues.Catalog(nc)
 	if err != nil || p.in.Corrected == nil {

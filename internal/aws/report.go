@@ -28,7 +28,8 @@ func (p *Provider) templateMade(t *launch.Template) {
 	size := len(t.UserData)
 	p.in.Metrics.NodeClassUserData.WithLabelValues(t.Class.Name).Set(float64(size))
 	if size*10 >= maxUserData*9 {
-		slog.Warn("the user data of an EC2NodeClass comes close to what EC2 takes; shorten spec.userData", "EC2NodeClass", t.Class.Name, "bytes", size, "limit", maxUserData)
+		slog.Warn("the user data of an EC2NodeClass comes close to what EC2 takes; shorten spec.userData",
+			"EC2NodeClass", t.Class.Name, "bytes", size, "limit", maxUserData)
 	}
 }
 
@@ -89,7 +90,8 @@ func (p *Provider) tellIfSlow(claim *v1.NodeClaim) (end func()) {
 func (p *Provider) reportNarrow(claim *v1.NodeClaim, types int) {
 	p.in.Events.Publish(telemetry.Event{
 		Object: telemetry.ClaimRef(claim), Reason: telemetry.FewInstanceTypes, Key: []string{claim.Labels[v1.NodePoolLabelKey]},
-		Message: fmt.Sprintf("The spot launch names %d instance type(s), fewer than %d: the NodeClaim lists no more below the price of on-demand; "+
+		Message: fmt.Sprintf("The spot launch names %d instance type(s), fewer than %d: the NodeClaim lists no more "+
+			"below the price of on-demand; "+
 			"a NodePool that allows more types is interrupted less", types, flexible),
 	})
 }
@@ -125,19 +127,22 @@ func (p *Provider) zoneID(zone string) string {
 }
 
 func (p *Provider) classWaits(nc *awsv1.EC2NodeClass, message string) {
-	p.in.Events.Publish(telemetry.Event{Object: classRef(nc), Reason: telemetry.WaitingOnNodeClaimTermination, Message: message, Key: []string{nc.Name}})
+	p.in.Events.Publish(telemetry.Event{Object: classRef(nc), Reason: telemetry.WaitingOnNodeClaimTermination,
+		Message: message, Key: []string{nc.Name}})
 }
 
 func (p *Provider) classUnready(nc *awsv1.EC2NodeClass, c metav1.Condition) {
 	p.in.Events.Publish(telemetry.Event{
-		Object: classRef(nc), Reason: telemetry.NodeClassNotReady, Message: c.Reason + ": " + c.Message, Key: []string{nc.Name, c.Type, c.Message},
+		Object: classRef(nc), Reason: telemetry.NodeClassNotReady, Message: c.Reason + ": " + c.Message,
+		Key: []string{nc.Name, c.Type, c.Message},
 	})
 }
 
 func (p *Provider) classBootstrapsTwice(nc *awsv1.EC2NodeClass) {
 	p.in.Events.Publish(telemetry.Event{
 		Object: classRef(nc), Reason: telemetry.BootstrapsTwice, Key: []string{nc.Name},
-		Message: "spec.userData calls /etc/eks/bootstrap.sh, and Karpenter bootstraps the node too: remove the call, or use amiFamily Custom and leave all of it to spec.userData",
+		Message: "spec.userData calls /etc/eks/bootstrap.sh, and Karpenter bootstraps the node too: remove the call, " +
+			"or use amiFamily Custom and leave all of it to spec.userData",
 	})
 }
 

@@ -23,7 +23,8 @@ import (
 // shiftEvery is how often ARC is asked for zonal shifts.
 const shiftEvery = 30 * time.Second
 
-// watchShifts begins to follow zonal shifts. It fails where ARC does not know the cluster: a user who enabled it must not believe that it works.
+// watchShifts begins to follow zonal shifts. It fails where ARC does not know the cluster: a user who enabled it
+// must not believe that it works.
 func (p *Provider) watchShifts(ctx context.Context) error {
 	arn, err := p.facts.ARN(ctx)
 	if err != nil {
@@ -32,7 +33,8 @@ func (p *Provider) watchShifts(ctx context.Context) error {
 	p.shifts = zonalshift.NewWatch(p.clients.Shifts, arn)
 	err = p.shifts.Refresh(ctx)
 	if ec2api.Code(err) == "ResourceNotFoundException" {
-		return fmt.Errorf("enable-zonal-shift: ARC does not manage the cluster; run aws eks update-cluster-config --name %s --zonal-shift-config enabled=true, or set it to false: %w", p.settings.ClusterName, err)
+		return fmt.Errorf("enable-zonal-shift: ARC does not manage the cluster; run aws eks update-cluster-config "+
+			"--name %s --zonal-shift-config enabled=true, or set it to false: %w", p.settings.ClusterName, err)
 	}
 	if err != nil {
 		return fmt.Errorf("enable-zonal-shift: %w", err)
@@ -40,7 +42,8 @@ func (p *Provider) watchShifts(ctx context.Context) error {
 	return nil
 }
 
-// errShifted says that nothing is done about a machine while its zone is shifted away: the answers of EC2 about an impaired zone may be wrong.
+// errShifted says that nothing is done about a machine while its zone is shifted away: the answers of EC2 about an
+// impaired zone may be wrong.
 var errShifted = errors.New("traffic is shifted away from its zone by ARC; nothing is done about the machine until that ends")
 
 // shifted reports whether a machine is in a zone from which traffic is shifted away.
@@ -86,7 +89,8 @@ func (r *remembered) listed(list []cloud.Machine, shifted func(providerID string
 	return list
 }
 
-// tellShifts returns a task that tells pools of zones from which traffic is shifted away since it last looked, and of those where that has ended.
+// tellShifts returns a task that tells pools of zones from which traffic is shifted away since it last looked, and
+// of those where that has ended.
 func (p *Provider) tellShifts() func(context.Context) error {
 	before := p.shifts.Zones()
 	return func(ctx context.Context) error {
@@ -96,7 +100,8 @@ func (p *Provider) tellShifts() func(context.Context) error {
 		now := p.shifts.Zones()
 		for _, id := range now {
 			if !slices.Contains(before, id) {
-				p.tellPools(id, telemetry.ZonalShiftActive, "traffic is shifted away from zone %s; nothing is launched, stopped or replaced there until that ends")
+				p.tellPools(id, telemetry.ZonalShiftActive,
+					"traffic is shifted away from zone %s; nothing is launched, stopped or replaced there until that ends")
 			}
 		}
 		for _, id := range before {
@@ -114,7 +119,8 @@ func (p *Provider) tellPools(zoneID string, reason telemetry.Reason, message str
 	for _, pool := range p.pools.All() {
 		if zone := p.zoneOf(pool, zoneID); zone != "" {
 			p.in.Events.Publish(telemetry.Event{
-				Object: telemetry.PoolRef(pool), Reason: reason, Message: fmt.Sprintf(message, zone+" ("+zoneID+")"), Key: []string{pool.Name, zoneID},
+				Object: telemetry.PoolRef(pool), Reason: reason, Message: fmt.Sprintf(message, zone+" ("+zoneID+")"),
+				Key: []string{pool.Name, zoneID},
 			})
 		}
 	}
@@ -132,7 +138,8 @@ func (p *Provider) zoneOf(pool *v1.NodePool, zoneID string) string {
 	}
 	needs := need.Of(pool.Spec.Template.Spec.Requirements)
 	for _, s := range nc.Status.Subnets {
-		if s.ZoneID == zoneID && needs.AllowLabels(map[string]string{corev1.LabelTopologyZone: s.Zone, awsv1.LabelTopologyZoneID: zoneID}) {
+		if s.ZoneID == zoneID && needs.AllowLabels(map[string]string{corev1.LabelTopologyZone: s.Zone,
+			awsv1.LabelTopologyZoneID: zoneID}) {
 			return s.Zone
 		}
 	}

@@ -128,8 +128,8 @@ func (d *Draft) PutOverlay(o *v1alpha1.NodeOverlay) { d.overlays.put(bounded.Obj
 // DeleteOverlay removes a NodeOverlay.
 func (d *Draft) DeleteOverlay(name string) { d.overlays.delete(name) }
 
-// PutDisruptionPlan adds or replaces a DisruptionPlan, unless a newer version of it is known or it has been deleted: we write them ourselves,
-// and the watch comes before that or after it.
+// PutDisruptionPlan adds or replaces a DisruptionPlan, unless a newer version of it is known or it has been
+// deleted: we write them ourselves, and the watch comes before that or after it.
 func (d *Draft) PutDisruptionPlan(p *v1alpha1.DisruptionPlan) {
 	if old, _ := d.disruptionPlans.get(p.Name); !older(p, old) && !d.gonePlans.has(p.UID) {
 		d.disruptionPlans.put(p)

@@ -154,7 +154,8 @@ func (d *Draft) PutClaim(c *v1.NodeClaim) (news bool) {
 	return !onlyStored(old, c)
 }
 
-// onlyStored reports whether nothing has happened to a claim but that it was stored again unchanged, as after a change of the storage version.
+// onlyStored reports whether nothing has happened to a claim but that it was stored again unchanged, as after a
+// change of the storage version.
 func onlyStored(old, c *v1.NodeClaim) bool {
 	before, after := *old, *c
 	before.ResourceVersion, after.ResourceVersion = "", ""

@@ -145,7 +145,8 @@ func (row *Pod) setJudged(pod *corev1.Pod) {
 	}
 	for i := range pod.ManagedFields {
 		f := &pod.ManagedFields[i]
-		if f.Time != nil && f.Time.After(row.Judged) && f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`\"PodScheduled\"`)) {
+		if f.Time != nil && f.Time.After(row.Judged) && f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(),
+			[]byte(`\"PodScheduled\"`)) {
 			row.Judged = f.Time.Time
 		}
 	}

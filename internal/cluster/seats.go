@@ -12,13 +12,14 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
-// A Seat is a promise: a machine keeps room for one pod of a kind, which is its class and the labels of its template. Many seats of one kind on one machine
-// are many rows, because each is kept for a time of its own. Seats are in memory only.
+// A Seat is a promise: a machine keeps room for one pod of a kind, which is its class and the labels of its
+// template. Many seats of one kind on one machine are many rows, because each is kept for a time of its own. Seats
+// are in memory only.
 //
 //   - A plan gives a pod a seat, and a pod has one at most. A running pod has a seat only while it is to leave its node.
 //   - Binding takes the seat. A pod that is bound to where a seat of its kind was promised to another one leaves that one its own.
-//   - A seat of a running pod that goes, and that its owner makes anew, is vacant: the next pod of the kind that waits takes it, whatever its
-//     name, and so does a pod that is bound there.
+//   - A seat of a running pod that goes, and that its owner makes anew, is vacant: the next pod of the kind that waits takes it,
+//     whatever its name, and so does a pod that is bound there.
 //   - Every other end of the pod, and the end of the machine, is the end of the seat.
 type Seat struct {
 	Pod    PodKey // the pod that is to take it; empty if it is vacant
@@ -68,8 +69,9 @@ func newSeating() seating {
 	return seating{on: map[string]map[seatKey]struct{}{}, vacant: map[kind][]uint64{}}
 }
 
-// Plan gives a pod a seat on a machine, named by its claim or its node, and takes its earlier one: it goes there now or, from a node that is to
-// be removed, once that goes. A pod that needs none, because it is about to end or may stay where it runs, gets none.
+// Plan gives a pod a seat on a machine, named by its claim or its node, and takes its earlier one: it goes there
+// now or, from a node that is to be removed, once that goes. A pod that needs none, because it is about to end or
+// may stay where it runs, gets none.
 func (d *Draft) Plan(pod PodKey, target string, at time.Time) {
 	p, ok := d.pods.get(pod)
 	if !ok || !comesBack(p) || !d.leaves(p) {
@@ -145,7 +147,8 @@ func (d *Draft) seatPod(old, row *Pod) {
 	}
 }
 
-// comesBack reports whether a pod needs room, here or elsewhere. A pod of a StatefulSet that is stopping is made anew once it is gone, and not before.
+// comesBack reports whether a pod needs room, here or elsewhere. A pod of a StatefulSet that is stopping is made
+// anew once it is gone, and not before.
 func comesBack(p *Pod) bool {
 	return !p.Terminal() && (p.Deleted.IsZero() || p.StatefulSet && p.NodeName != "")
 }
@@ -171,8 +174,8 @@ func (d *Draft) sit(row *Pod) {
 	}
 }
 
-// seatFor finds a seat on a machine that a pod takes which was promised none there: a vacant one or, if it leaves another one in exchange, that
-// of an equal.
+// seatFor finds a seat on a machine that a pod takes which was promised none there: a vacant one or, if it leaves
+// another one in exchange, that of an equal.
 func (d *Draft) seatFor(row *Pod, target string, exchange bool) (found Seat, ok bool) {
 	for key := range d.seating.on[target] {
 		if ok && compareSeats(found.key(), key) <= 0 || key.vacancy == 0 && !exchange {
@@ -204,7 +207,8 @@ func (d *Draft) unseat(p *Pod) {
 	d.putSeat(Seat{Class: p.Class, Labels: p.Labels, Target: seat.Target, At: d.clock, vacancy: d.seating.last})
 }
 
-// offer gives a pod that waits the oldest vacant seat of its kind. The promise begins anew: it was not this pod's fault that it was not kept.
+// offer gives a pod that waits the oldest vacant seat of its kind. The promise begins anew: it was not this pod's
+// fault that it was not kept.
 func (d *Draft) offer(p *Pod) {
 	_, held := d.held.get(p.PodKey)
 	if held || !p.couldBePlaced() || p.NominatedNode != "" || !p.Unjudged && !p.Unschedulable {

@@ -23,7 +23,8 @@ func (d *Draft) slimNode(old, n *corev1.Node) *corev1.Node {
 	}
 	for i := range out.Status.Conditions {
 		c := &out.Status.Conditions[i]
-		c.Type, c.Status = corev1.NodeConditionType(d.share.String(string(c.Type))), corev1.ConditionStatus(d.share.String(string(c.Status)))
+		c.Type, c.Status = corev1.NodeConditionType(d.share.String(string(c.Type))),
+			corev1.ConditionStatus(d.share.String(string(c.Status)))
 		c.Reason, c.Message = d.share.String(c.Reason), d.share.String(c.Message)
 	}
 	return out
@@ -40,10 +41,12 @@ func (d *Draft) slimClaim(old, c *v1.NodeClaim) *v1.NodeClaim {
 	out.Spec.Requirements = slices.Clone(c.Spec.Requirements)
 	for i := range out.Spec.Requirements {
 		r := &out.Spec.Requirements[i]
-		r.Key, r.Operator, r.Values = d.share.String(r.Key), corev1.NodeSelectorOperator(d.share.String(string(r.Operator))), d.share.Strings(r.Values)
+		r.Key, r.Operator, r.Values = d.share.String(r.Key),
+			corev1.NodeSelectorOperator(d.share.String(string(r.Operator))), d.share.Strings(r.Values)
 	}
 	if ref := c.Spec.NodeClassRef; ref != nil {
-		out.Spec.NodeClassRef = &v1.NodeClassReference{Group: d.share.String(ref.Group), Kind: d.share.String(ref.Kind), Name: d.share.String(ref.Name)}
+		out.Spec.NodeClassRef = &v1.NodeClassReference{Group: d.share.String(ref.Group),
+			Kind: d.share.String(ref.Kind), Name: d.share.String(ref.Name)}
 	}
 	out.Spec.Resources.Requests = d.share.Amounts(c.Spec.Resources.Requests)
 	out.Status.Capacity, out.Status.Allocatable = d.share.Amounts(c.Status.Capacity), d.share.Amounts(c.Status.Allocatable)

@@ -144,10 +144,11 @@ func (n *Node) Allocatable() corev1.ResourceList {
 	return n.merge(node, claim)
 }
 
-// Believable returns the most of a resource that a Node of this claim may report, and whether there is such a limit: a kubelet writes its own
-// Node, and a node that lies about its size must not be given the pods of other nodes. CPU and memory are limited to the capacity of the
-// claim's machine and a quarter more, because memory is an estimate. Other resources depend on what runs on the node: a device plugin may
-// divide a GPU, and a kubelet may be configured for more pods.
+// Believable returns the most of a resource that a Node of this claim may report, and whether there is such a
+// limit: a kubelet writes its own Node, and a node that lies about its size must not be given the pods of other
+// nodes. CPU and memory are limited to the capacity of the claim's machine and a quarter more, because memory is an
+// estimate. Other resources depend on what runs on the node: a device plugin may divide a GPU, and a kubelet may be
+// configured for more pods.
 func Believable(claim *v1.NodeClaim, name corev1.ResourceName) (most resource.Quantity, limited bool) {
 	if claim == nil || name != corev1.ResourceCPU && name != corev1.ResourceMemory {
 		return most, false
@@ -165,8 +166,8 @@ func Believable(claim *v1.NodeClaim, name corev1.ResourceName) (most resource.Qu
 	return most, true
 }
 
-// merge completes what the Node reports, as far as it may be believed, with what the claim expects. A kubelet that has just started reports
-// zero for what its device plugins have not announced yet.
+// merge completes what the Node reports, as far as it may be believed, with what the claim expects. A kubelet that
+// has just started reports zero for what its device plugins have not announced yet.
 func (n *Node) merge(node, claim corev1.ResourceList) corev1.ResourceList {
 	out := make(corev1.ResourceList, max(len(node), len(claim))+1)
 	for name, q := range node {

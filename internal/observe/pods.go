@@ -115,8 +115,9 @@ func (o *Observer) podAges() []podAge {
 	}
 }
 
-// hasStarted reports whether a pod is ready, or was: a pod that fails a probe after a month has not been starting for a month. Whether a pod
-// was ready is known of those that this process saw pending; of the others it is taken for granted.
+// hasStarted reports whether a pod is ready, or was: a pod that fails a probe after a month has not been starting
+// for a month. Whether a pod was ready is known of those that this process saw pending; of the others it is taken
+// for granted.
 func (o *Observer) hasStarted(p *cluster.Pod) bool {
 	if p.Ready || p.Phase == corev1.PodPending {
 		return p.Ready

@@ -134,8 +134,8 @@ func (g *guard) review(ctx context.Context, token, verb, path string) (status in
 	return http.StatusOK, nil
 }
 
-// selfSigned makes a certificate of its own for each process, so that tokens do not travel in the clear. Clients cannot tell by it whom they
-// talk to.
+// selfSigned makes a certificate of its own for each process, so that tokens do not travel in the clear. Clients
+// cannot tell by it whom they talk to.
 func selfSigned() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -253,7 +253,8 @@ func (p *parts) older(ctx context.Context) (older, error) {
 		return older{}, err
 	}
 	service, err := conversion.New(p.clients.main, conversion.Settings{
-		Leaving: s.V1Beta1 == olderDrop, Host: p.settings.Host, Port: s.Port, Namespace: namespace, Service: p.settings.Service + "-conversion", URL: s.URL,
+		Leaving: s.V1Beta1 == olderDrop, Host: p.settings.Host, Port: s.Port, Namespace: namespace,
+		Service: p.settings.Service + "-conversion", URL: s.URL,
 	}, p.metrics)
 	if err != nil {
 		return older{}, err

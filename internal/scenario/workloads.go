@@ -14,8 +14,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/seat"
 )
 
-// sequence puts pods that are written as a whole into the order in which the engine takes them, since pods of no age get one by their order.
-// A story that is cut begins with its subject.
+// sequence puts pods that are written as a whole into the order in which the engine takes them, since pods of no
+// age get one by their order. A story that is cut begins with its subject.
 func (w *writer) sequence(a, b *cluster.Pod) int {
 	if w.width == 0 {
 		return 0

@@ -15,7 +15,8 @@ import (
 
 // New is an API server, not started yet, that will have these definitions. Its ports are its own until release is called;
 // those that envtest finds by itself are now and then taken before its programs listen.
-func New(definitions []*apiextensionsv1.CustomResourceDefinition, patience time.Duration) (server *envtest.Environment, release func(), err error) {
+func New(definitions []*apiextensionsv1.CustomResourceDefinition,
+	patience time.Duration) (server *envtest.Environment, release func(), err error) {
 	var ports []*loopback.Port
 	release = func() {
 		for _, p := range ports {
@@ -31,7 +32,8 @@ func New(definitions []*apiextensionsv1.CustomResourceDefinition, patience time.
 		ports = append(ports, p)
 	}
 	server = &envtest.Environment{
-		CRDs: definitions, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience}, ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
+		CRDs: definitions, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience},
+		ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
 	}
 	api := server.ControlPlane.GetAPIServer()
 	api.SecureServing.Address, api.SecureServing.Port = "127.0.0.1", strconv.Itoa(ports[0].Number)

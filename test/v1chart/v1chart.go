@@ -1,5 +1,5 @@
-// Package v1chart fetches the Helm charts of Karpenter v1, from which tests upgrade and to which they return. There is no copy of them here: they
-// come from the archive of its Go module.
+// Package v1chart fetches the Helm charts of Karpenter v1, from which tests upgrade and to which they return. There
+// is no copy of them here: they come from the archive of its Go module.
 package v1chart
 
 import (
@@ -21,15 +21,16 @@ const (
 	sum     = "h1:WGtIQTQcxpElYMdWfWuPwaF2+9muR+hYhPZsTtoY8Gs="
 )
 
-// Folder is where the charts karpenter and karpenter-crd are. A test whose machine has them neither in its module cache nor within reach of a module
-// proxy is skipped and says so; in make soak it fails.
+// Folder is where the charts karpenter and karpenter-crd are. A test whose machine has them neither in its module
+// cache nor within reach of a module proxy is skipped and says so; in make soak it fails.
 func Folder(t *testing.T) string {
 	t.Helper()
 	folder, err := fetch(t.Context(), t.TempDir())
 	if err == nil {
 		return folder
 	}
-	text := fmt.Sprintf("NOT TESTED: the charts of Karpenter v1 cannot be fetched (%s@%s, 2.4 MB, from the module proxy): %v", module, version, err)
+	text := fmt.Sprintf("NOT TESTED: the charts of Karpenter v1 cannot be fetched (%s@%s, 2.4 MB, from the module "+
+		"proxy): %v", module, version, err)
 	if os.Getenv("KARPENTER_SOAK") != "" {
 		t.Fatal(text)
 	}

@@ -39,7 +39,8 @@ func readConstants(files ...string) (sources, error) {
 	}
 	slices.Sort(folders)
 	loaded, err := packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports,
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes |
+			packages.NeedTypesInfo | packages.NeedImports,
 	}, slices.Compact(folders)...)
 	if err != nil {
 		return nil, err

@@ -108,7 +108,8 @@ type ScalableRef struct {
 	// APIGroup of the workload; apps if it is empty.
 	// +optional
 	APIGroup string `json:"apiGroup,omitempty"`
-	// Kind of the workload: Deployment, StatefulSet, ReplicaSet, Job, or any other kind that can be scaled and has a pod template at spec.template.
+	// Kind of the workload: Deployment, StatefulSet, ReplicaSet, Job, or any other kind that can be scaled and has
+	// a pod template at spec.template.
 	// +kubebuilder:validation:MinLength=1
 	// +required
 	Kind string `json:"kind"`

@@ -15,11 +15,13 @@ const (
 
 // Reasons of CapacityBuffer conditions.
 const (
-	ReasonResolved                = "Resolved"                // ReadyForProvisioning is True.
-	ReasonScalableRefNotFound     = "ScalableRefNotFound"     // ReadyForProvisioning is False: there is no such workload.
-	ReasonPodTemplateNotFound     = "PodTemplateNotFound"     // ReadyForProvisioning is False: there is no such pod template.
-	ReasonResolutionFailed        = "ResolutionFailed"        // ReadyForProvisioning is False: nothing is named, or the kind is not supported.
-	ReasonFeatureGateDisabled     = "FeatureGateDisabled"     // ReadyForProvisioning is False: the feature gate CapacityBuffer is off, no room is kept.
+	ReasonResolved            = "Resolved"            // ReadyForProvisioning is True.
+	ReasonScalableRefNotFound = "ScalableRefNotFound" // ReadyForProvisioning is False: there is no such workload.
+	ReasonPodTemplateNotFound = "PodTemplateNotFound" // ReadyForProvisioning is False: there is no such pod template.
+	// ReadyForProvisioning is False: nothing is named, or the kind is not supported.
+	ReasonResolutionFailed = "ResolutionFailed"
+	// ReadyForProvisioning is False: the feature gate CapacityBuffer is off, no room is kept.
+	ReasonFeatureGateDisabled     = "FeatureGateDisabled"
 	ReasonFitsExistingCapacity    = "FitsExistingCapacity"    // Provisioning is True: all pods fit on existing nodes.
 	ReasonRequiresNewCapacity     = "RequiresNewCapacity"     // Provisioning is False: some pods need new nodes.
 	ReasonNotReadyForProvisioning = "NotReadyForProvisioning" // Provisioning is False: the buffer is not resolved.

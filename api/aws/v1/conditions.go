@@ -26,24 +26,28 @@ const (
 	ReasonFormerAMIs       = "FormerAMIs"       // AMIsReady is True: no image matches any more, and those that did are used.
 	ReasonUnsupportedAlias = "UnsupportedAlias" // AMIsReady is False: the alias does not exist for the cluster's Kubernetes version.
 
-	ReasonPlacementGroupNotFound         = "PlacementGroupNotFound"         // PlacementGroupReady is False: there is no such group.
-	ReasonPlacementGroupResolutionFailed = "PlacementGroupResolutionFailed" // PlacementGroupReady is False: the group could not be looked up.
+	ReasonPlacementGroupNotFound = "PlacementGroupNotFound" // PlacementGroupReady is False: there is no such group.
+	// PlacementGroupReady is False: the group could not be looked up.
+	ReasonPlacementGroupResolutionFailed = "PlacementGroupResolutionFailed"
 
 	ReasonUnauthorized = "Unauthorized" // InstanceProfileReady is False: the controller lacks a permission; the message names it.
 	ReasonRoleNotFound = "RoleNotFound" // InstanceProfileReady is False: there is no such role.
 
-	ReasonLookupFailed = "LookupFailed" // The condition is Unknown: AWS or the class gave an error, which the message tells; it is tried again.
+	// The condition is Unknown: AWS or the class gave an error, which the message tells; it is tried again.
+	ReasonLookupFailed = "LookupFailed"
 
 	ReasonSubnetsNotFound        = "SubnetsNotFound"        // SubnetsReady is False: no subnet matches.
 	ReasonSecurityGroupsNotFound = "SecurityGroupsNotFound" // SecurityGroupsReady is False: no security group matches.
 
-	ReasonClusterCIDRResolutionFailed         = "ClusterCIDRResolutionFailed"         // The cluster's service network is not known.
-	ReasonInvalidKubeletConfiguration         = "InvalidKubeletConfiguration"         // The kubelet would refuse its configuration.
-	ReasonUnsupportedKubeletConfiguration     = "UnsupportedKubeletConfiguration"     // The AMI family cannot hand the configuration to the kubelet.
-	ReasonKubeletExpressionsDisabled          = "KubeletExpressionsDisabled"          // Expressions need the feature gate NodeClassCEL.
-	ReasonKubeletExpressionInvalid            = "KubeletExpressionInvalid"            // An expression does not compile.
-	ReasonKubeletExpressionEvaluationFailed   = "KubeletExpressionEvaluationFailed"   // An expression fails for an instance type.
-	ReasonDependenciesNotReady                = "DependenciesNotReady"                // Images, profile, security groups or subnets are not ready.
+	ReasonClusterCIDRResolutionFailed = "ClusterCIDRResolutionFailed" // The cluster's service network is not known.
+	ReasonInvalidKubeletConfiguration = "InvalidKubeletConfiguration" // The kubelet would refuse its configuration.
+	// The family of AMIs cannot hand the configuration to the kubelet.
+	ReasonUnsupportedKubeletConfiguration   = "UnsupportedKubeletConfiguration"
+	ReasonKubeletExpressionsDisabled        = "KubeletExpressionsDisabled"        // Expressions need the feature gate NodeClassCEL.
+	ReasonKubeletExpressionInvalid          = "KubeletExpressionInvalid"          // An expression does not compile.
+	ReasonKubeletExpressionEvaluationFailed = "KubeletExpressionEvaluationFailed" // An expression fails for an instance type.
+	// Images, profile, security groups or subnets are not ready.
+	ReasonDependenciesNotReady                = "DependenciesNotReady"
 	ReasonTagValidationFailed                 = "TagValidationFailed"                 // A tag key is restricted.
 	ReasonCreateLaunchTemplateAuthCheckFailed = "CreateLaunchTemplateAuthCheckFailed" // The controller may not create launch templates.
 	ReasonUserDataSizeLimitExceeded           = "UserDataSizeLimitExceeded"           // The user data is too long for EC2.

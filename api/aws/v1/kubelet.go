@@ -65,8 +65,8 @@ type ManagedKubelet struct {
 	CPUCFSQuota                 *bool               `json:"cpuCFSQuota,omitempty"`
 }
 
-// ParseManagedKubelet reads a configuration that may have the fields of ManagedKubelet only, each with a value and no expression. It is the
-// form in which v1beta1 let authors of NodePools configure kubelets.
+// ParseManagedKubelet reads a configuration that may have the fields of ManagedKubelet only, each with a value and
+// no expression. It is the form in which v1beta1 let authors of NodePools configure kubelets.
 func ParseManagedKubelet(text string) (*KubeletConfiguration, error) {
 	var managed ManagedKubelet
 	decoder := json.NewDecoder(strings.NewReader(text))

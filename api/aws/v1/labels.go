@@ -46,14 +46,20 @@ const (
 
 // Annotations of EC2NodeClasses and NodeClaims.
 const (
-	AnnotationNodeClassHash        = Group + "/ec2nodeclass-hash"                      // On EC2NodeClasses and NodeClaims: the hash by which drift is found.
-	AnnotationNodeClassHashVersion = Group + "/ec2nodeclass-hash-version"              // On EC2NodeClasses and NodeClaims: which way of hashing the hash is of.
-	AnnotationInstanceProfileName  = Group + "/instance-profile-name"                  // On NodeClaims: the instance profile that the machine was launched with.
-	AnnotationInstanceTagged       = Group + "/tagged"                                 // On NodeClaims: "true" once the machine has the tags that need the Node's name.
-	AnnotationClusterNameTagged    = "compatibility." + Group + "/cluster-name-tagged" // On NodeClaims: "true" once an older machine was tagged with the cluster's name.
+	// On EC2NodeClasses and NodeClaims: the hash by which drift is found.
+	AnnotationNodeClassHash = Group + "/ec2nodeclass-hash"
+	// On EC2NodeClasses and NodeClaims: which way of hashing the hash is of.
+	AnnotationNodeClassHashVersion = Group + "/ec2nodeclass-hash-version"
+	// On NodeClaims: the instance profile that the machine was launched with.
+	AnnotationInstanceProfileName = Group + "/instance-profile-name"
+	// On NodeClaims: "true" once the machine has the tags that need the Node's name.
+	AnnotationInstanceTagged = Group + "/tagged"
+	// On NodeClaims: "true" once an older machine was tagged with the cluster's name.
+	AnnotationClusterNameTagged = "compatibility." + Group + "/cluster-name-tagged"
 
-	// On EC2NodeClasses that v1beta1 wrote with the family Ubuntu: what had to be written otherwise, with commas between amiFamily, blockDeviceMappings
-	// and incompatible. Of an incompatible class nothing can be launched until it names images.
+	// On EC2NodeClasses that v1beta1 wrote with the family Ubuntu: what had to be written otherwise, with commas
+	// between amiFamily, blockDeviceMappings and incompatible. Of an incompatible class nothing can be launched
+	// until it names images.
 	AnnotationUbuntu = "compatibility." + Group + "/v1beta1-ubuntu"
 	// On what v1beta1 shows of an EC2NodeClass: the version of the image's alias, unless it is latest.
 	AnnotationAliasVersion = "compatibility." + Group + "/v1-alias-version"
@@ -86,8 +92,9 @@ const (
 
 	TagClusterOwned = "owned" // The value of the tag that begins with TagClusterPrefix.
 
-	TagProvisioner = "karpenter.sh/provisioner-name" // What TagNodePool was called up to 0.31: the Provisioner that a machine was launched for.
-	TagManagedBy   = "karpenter.sh/managed-by"       // What TagClusterName was called from 0.28 to 0.37.
+	// What TagNodePool was called up to 0.31: the Provisioner that a machine was launched for.
+	TagProvisioner = "karpenter.sh/provisioner-name"
+	TagManagedBy   = "karpenter.sh/managed-by" // What TagClusterName was called from 0.28 to 0.37.
 )
 
 // Resources that machines on AWS may have.

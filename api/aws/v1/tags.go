@@ -20,6 +20,6 @@ func RestrictedTag(key string) bool {
 	return strings.HasPrefix(key, RestrictedTagPrefix)
 }
 
-// TagDiscovery is the tag by which guides let classes find subnets and security groups; its value is the cluster's name. Nothing reads it but
-// selectors that say so.
+// TagDiscovery is the tag by which guides let classes find subnets and security groups; its value is the cluster's
+// name. Nothing reads it but selectors that say so.
 const TagDiscovery = "karpenter.sh/discovery"

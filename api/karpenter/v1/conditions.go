@@ -14,28 +14,42 @@ const (
 	ConditionTypeValidationSucceeded     = "ValidationSucceeded"     // What the schema cannot check is in order.
 	ConditionTypeNodeClassReady          = "NodeClassReady"          // The node class exists and is ready.
 	ConditionTypeNodeRegistrationHealthy = "NodeRegistrationHealthy" // Nodes that were launched lately have joined the cluster.
-	ConditionTypeClusterStateCurrent     = "ClusterStateCurrent"     // False while Karpenter cannot read what decides whether a node may go; absent otherwise.
-	ConditionTypeMachinesGetReady        = "MachinesGetReady"        // False while the last machines of the template did not become ready nodes in their time; absent otherwise.
-	ConditionTypeDisruptionPaused        = "DisruptionPaused"        // An operator has paused voluntary disruption, of the pool or of the cluster; absent otherwise.
-	ConditionTypeDisruptionByApproval    = "DisruptionByApproval"    // Each voluntary step of the pool needs approval; absent otherwise.
-	ConditionTypeReservedKeysIgnored     = "ReservedKeysIgnored"     // The template has annotations that Karpenter keeps for itself; nodes do not get them.
+	// False while Karpenter cannot read what decides whether a node may go; absent otherwise.
+	ConditionTypeClusterStateCurrent = "ClusterStateCurrent"
+	// False while the last machines of the template did not become ready nodes in their time; absent otherwise.
+	ConditionTypeMachinesGetReady = "MachinesGetReady"
+	// An operator has paused voluntary disruption, of the pool or of the cluster; absent otherwise.
+	ConditionTypeDisruptionPaused     = "DisruptionPaused"
+	ConditionTypeDisruptionByApproval = "DisruptionByApproval" // Each voluntary step of the pool needs approval; absent otherwise.
+	// The template has annotations that Karpenter keeps for itself; nodes do not get them.
+	ConditionTypeReservedKeysIgnored = "ReservedKeysIgnored"
 )
 
 // Reasons of NodePool conditions.
 const (
-	ReasonNodePoolValidationFailed  = "NodePoolValidationFailed"  // ValidationSucceeded is False: the message lists what is wrong.
-	ReasonFeatureGateDisabled       = "FeatureGateDisabled"       // ValidationSucceeded is False: the pool needs a feature gate that is off.
-	ReasonNodeClassNotFound         = "NodeClassNotFound"         // NodeClassReady is False: there is no such node class.
-	ReasonNodeClassTerminating      = "NodeClassTerminating"      // NodeClassReady is False: the node class is being deleted.
-	ReasonNodeClassReadinessUnknown = "NodeClassReadinessUnknown" // NodeClassReady is False, Launched Unknown: the node class does not say yet whether it is ready.
-	ReasonRegistrationFailed        = "RegistrationFailed"        // NodeRegistrationHealthy is False: machines were launched that never joined.
-	ReasonRegistrationTimeout       = "RegistrationTimeout"       // MachinesGetReady is False: the last machine ran and never joined the cluster.
-	ReasonInitializationTimeout     = "InitializationTimeout"     // MachinesGetReady is False: the last machine joined and was never ready for pods; the message says what it lacked.
-	ReasonPoolPaused                = "PoolPaused"                // DisruptionPaused is True: the pool is paused; the message says for how long and why.
-	ReasonClusterPaused             = "ClusterPaused"             // DisruptionPaused is True: all pools are paused; the message says for how long and why.
-	ReasonApprovalManual            = "Manual"                    // DisruptionByApproval is True: the message names the rules that approve by themselves.
-	ReasonApprovalNotUnderstood     = "NotUnderstood"             // DisruptionByApproval is True: an annotation has a value that is not understood, so no rule counts.
-	ReasonFeedFailed                = "FeedFailed"                // ClusterStateCurrent is False: the message names what is not read. No node is disrupted voluntarily.
+	ReasonNodePoolValidationFailed = "NodePoolValidationFailed" // ValidationSucceeded is False: the message lists what is wrong.
+	// ValidationSucceeded is False: the pool needs a feature gate that is off.
+	ReasonFeatureGateDisabled  = "FeatureGateDisabled"
+	ReasonNodeClassNotFound    = "NodeClassNotFound"    // NodeClassReady is False: there is no such node class.
+	ReasonNodeClassTerminating = "NodeClassTerminating" // NodeClassReady is False: the node class is being deleted.
+	// NodeClassReady is False, Launched Unknown: the node class does not say yet whether it is ready.
+	ReasonNodeClassReadinessUnknown = "NodeClassReadinessUnknown"
+	// NodeRegistrationHealthy is False: machines were launched that never joined.
+	ReasonRegistrationFailed = "RegistrationFailed"
+	// MachinesGetReady is False: the last machine ran and never joined the cluster.
+	ReasonRegistrationTimeout = "RegistrationTimeout"
+	// MachinesGetReady is False: the last machine joined and was never ready for pods; the message says what it lacked.
+	ReasonInitializationTimeout = "InitializationTimeout"
+	// DisruptionPaused is True: the pool is paused; the message says for how long and why.
+	ReasonPoolPaused = "PoolPaused"
+	// DisruptionPaused is True: all pools are paused; the message says for how long and why.
+	ReasonClusterPaused = "ClusterPaused"
+	// DisruptionByApproval is True: the message names the rules that approve by themselves.
+	ReasonApprovalManual = "Manual"
+	// DisruptionByApproval is True: an annotation has a value that is not understood, so no rule counts.
+	ReasonApprovalNotUnderstood = "NotUnderstood"
+	// ClusterStateCurrent is False: the message names what is not read. No node is disrupted voluntarily.
+	ReasonFeedFailed = "FeedFailed"
 )
 
 // ConditionTypeConverted is on Provisioners and AWSNodeTemplates.
@@ -43,7 +57,8 @@ const ConditionTypeConverted = "Converted" // The NodePool and the EC2NodeClass 
 
 // Reasons of the condition of Provisioners and AWSNodeTemplates.
 const (
-	ReasonOlderKind      = "OlderKind"      // Converted is False: nothing is launched for the kind; the message names what to apply instead.
+	// Converted is False: nothing is launched for the kind; the message names what to apply instead.
+	ReasonOlderKind      = "OlderKind"
 	ReasonKeptInStep     = "KeptInStep"     // Converted is True: the message names the objects.
 	ReasonNotConvertible = "NotConvertible" // Converted is False: the message says what the new kinds have no place for.
 	ReasonNameTaken      = "NameTaken"      // Converted is False: there is an object of the name, and it belongs to another owner.
@@ -69,23 +84,26 @@ const (
 
 	ReasonLaunchFailed = "LaunchFailed" // Launched is Unknown: the cloud refused; the message says why. It is tried again.
 
-	ReasonNodeNotFound            = "NodeNotFound"            // Registered or Initialized is Unknown: no Node has joined yet.
-	ReasonMultipleNodesFound      = "MultipleNodesFound"      // Registered is False: two Nodes claim to be the machine.
-	ReasonRegistrationHookPending = "RegistrationHookPending" // Registered is Unknown: the provider is not done; the message names what is left.
+	ReasonNodeNotFound       = "NodeNotFound"       // Registered or Initialized is Unknown: no Node has joined yet.
+	ReasonMultipleNodesFound = "MultipleNodesFound" // Registered is False: two Nodes claim to be the machine.
+	// Registered is Unknown: the provider is not done; the message names what is left.
+	ReasonRegistrationHookPending = "RegistrationHookPending"
 
-	ReasonNodeNotReady               = "NodeNotReady"               // Initialized is Unknown: the Node is not ready.
-	ReasonStartupTaintsExist         = "StartupTaintsExist"         // Initialized is Unknown: a startup taint is left.
-	ReasonKnownEphemeralTaintsExist  = "KnownEphemeralTaintsExist"  // Initialized is Unknown: a taint of a starting node is left.
-	ReasonResourceNotRegistered      = "ResourceNotRegistered"      // Initialized is Unknown: the Node lacks a resource that was asked for.
+	ReasonNodeNotReady              = "NodeNotReady"              // Initialized is Unknown: the Node is not ready.
+	ReasonStartupTaintsExist        = "StartupTaintsExist"        // Initialized is Unknown: a startup taint is left.
+	ReasonKnownEphemeralTaintsExist = "KnownEphemeralTaintsExist" // Initialized is Unknown: a taint of a starting node is left.
+	// Initialized is Unknown: the Node lacks a resource that was asked for.
+	ReasonResourceNotRegistered      = "ResourceNotRegistered"
 	ReasonDRADriverPoolsNotPublished = "DRADriverPoolsNotPublished" // Initialized is Unknown: a DRA driver has not published its devices.
 
 	ReasonNodePoolDrifted      = "NodePoolDrifted"      // Drifted: the pool's template changed.
 	ReasonRequirementsDrifted  = "RequirementsDrifted"  // Drifted: the machine no longer satisfies the pool's requirements.
 	ReasonInstanceTypeNotFound = "InstanceTypeNotFound" // Drifted: the instance type can no longer be had.
 
-	ReasonDraining                      = "Draining"                      // Drained is Unknown: pods are still leaving.
-	ReasonAwaitingVolumeDetachment      = "AwaitingVolumeDetachment"      // VolumesDetached is Unknown: volumes are still attached.
-	ReasonTerminationGracePeriodElapsed = "TerminationGracePeriodElapsed" // VolumesDetached is False: time was up before all volumes were detached.
+	ReasonDraining                 = "Draining"                 // Drained is Unknown: pods are still leaving.
+	ReasonAwaitingVolumeDetachment = "AwaitingVolumeDetachment" // VolumesDetached is Unknown: volumes are still attached.
+	// VolumesDetached is False: time was up before all volumes were detached.
+	ReasonTerminationGracePeriodElapsed = "TerminationGracePeriodElapsed"
 
 	ReasonConsistencyCheckFailed = "ConsistencyCheckFailed" // ConsistentStateFound is False: the message says what the Node lacks.
 )

@@ -9,12 +9,14 @@ import (
 
 // Labels of NodeClaims and Nodes. What is known about each stands in Labels.
 const (
-	NodePoolLabelKey            = Group + "/nodepool"           // The NodePool that the node belongs to.
-	CapacityTypeLabelKey        = Group + "/capacity-type"      // How the machine is paid for: spot, on-demand or reserved.
-	NodeRegisteredLabelKey      = Group + "/registered"         // "true" on a Node that has got its claim's labels and taints.
-	NodeInitializedLabelKey     = Group + "/initialized"        // "true" on a Node that is ready for pods.
-	NodeDoNotSyncTaintsLabelKey = Group + "/do-not-sync-taints" // "true", set by a node's bootstrap, keeps the claim's taints off the Node.
-	ProvisionerLabelKey         = Group + "/provisioner-name"   // What NodePoolLabelKey was called up to 0.31, on nodes of a pool that has ProvisionerAnnotationKey.
+	NodePoolLabelKey        = Group + "/nodepool"      // The NodePool that the node belongs to.
+	CapacityTypeLabelKey    = Group + "/capacity-type" // How the machine is paid for: spot, on-demand or reserved.
+	NodeRegisteredLabelKey  = Group + "/registered"    // "true" on a Node that has got its claim's labels and taints.
+	NodeInitializedLabelKey = Group + "/initialized"   // "true" on a Node that is ready for pods.
+	// "true", set by a node's bootstrap, keeps the claim's taints off the Node.
+	NodeDoNotSyncTaintsLabelKey = Group + "/do-not-sync-taints"
+	// What NodePoolLabelKey was called up to 0.31, on nodes of a pool that has ProvisionerAnnotationKey.
+	ProvisionerLabelKey = Group + "/provisioner-name"
 )
 
 // NodeExcludedFromLoadBalancersLabelValue is the value of Kubernetes' own label that keeps load balancers away from a node that
@@ -36,7 +38,8 @@ const (
 
 // Annotations of pods, NodePools, NodeClaims and Nodes.
 const (
-	// On a pod, "true" or a duration since its start; on a Node, a NodeClaim or in a pool's template, "true": forbids voluntary disruption.
+	// On a pod, "true" or a duration since its start; on a Node, a NodeClaim or in a pool's template, "true":
+	// forbids voluntary disruption.
 	DoNotDisruptAnnotationKey = Group + "/do-not-disrupt"
 	// On a pod: the older name of do-not-disrupt. "true" still counts, nothing else does.
 	DoNotEvictAnnotationKey = Group + "/do-not-evict"
@@ -50,7 +53,8 @@ const (
 
 	// On a NodePool: "manual" if each voluntary step of it needs approval, "automatic" if none does.
 	ApprovalAnnotationKey = Group + "/disruption-approval"
-	// On a NodePool with manual approval: the rules by which steps are approved without anybody, such as "reason=Empty; pods<=5,saves>=0.10".
+	// On a NodePool with manual approval: the rules by which steps are approved without anybody, such as
+	// "reason=Empty; pods<=5,saves>=0.10".
 	AutoApproveAnnotationKey = Group + "/disruption-auto-approve"
 
 	// On NodePools and NodeClaims: the hash of the pool's template, by which drift is found.
@@ -67,16 +71,19 @@ const (
 	PriceOverlayAppliedAnnotationKey = Group + "/price-overlay-applied"
 	// On NodeClaims: "true" if a NodeOverlay changed the capacity of an option.
 	CapacityOverlayAppliedAnnotationKey = Group + "/capacity-overlay-applied"
-	// On a NodePool: the Provisioner that it stands in for. Its nodes have the label by which pods chose that Provisioner, and machines that it launched are taken over.
+	// On a NodePool: the Provisioner that it stands in for. Its nodes have the label by which pods chose that
+	// Provisioner, and machines that it launched are taken over.
 	ProvisionerAnnotationKey = "compatibility." + Group + "/provisioner-name"
 	// On NodePools and NodeClaims: what older API versions said about the provider, as JSON.
 	ProviderCompatibilityAnnotationKey = "compatibility." + Group + "/provider"
 
-	// On NodePools and NodeClaims that v1beta1 wrote: the kubelet's configuration that v1beta1 kept there, as JSON. While `legacy.v1beta1` is `serve` or `drop` it is used instead of the node class's; otherwise it is ignored.
+	// On NodePools and NodeClaims that v1beta1 wrote: the kubelet's configuration that v1beta1 kept there, as JSON.
+	// While `legacy.v1beta1` is `serve` or `drop` it is used instead of the node class's; otherwise it is ignored.
 	KubeletCompatibilityAnnotationKey = "compatibility." + Group + "/v1beta1-kubelet-conversion"
 	// On NodePools and NodeClaims that v1beta1 wrote: the nodeClassRef as it was written, as JSON.
 	NodeClassReferenceAnnotationKey = "compatibility." + Group + "/v1beta1-nodeclass-reference"
-	// On what v1beta1 shows of a v1 object: the fields that v1beta1 has no place for, as JSON. A client that writes the object back keeps them by it.
+	// On what v1beta1 shows of a v1 object: the fields that v1beta1 has no place for, as JSON. A client that writes
+	// the object back keeps them by it.
 	V1FieldsAnnotationKey = "compatibility." + Group + "/v1-fields"
 	// On v1 objects that v1beta1 wrote: what v1beta1 would show otherwise than it was written, as JSON.
 	V1Beta1FieldsAnnotationKey = "compatibility." + Group + "/v1beta1-fields"
@@ -85,7 +92,8 @@ const (
 
 	// On NodeClaims: the disruption step that the claim is part of, so that a restarted controller finishes or undoes it.
 	DisruptionCommandAnnotationKey = Group + "/disruption-command"
-	// On NodeClaims: the token of the launch that was begun, so that a restarted controller repeats the same call and never launches twice.
+	// On NodeClaims: the token of the launch that was begun, so that a restarted controller repeats the same call
+	// and never launches twice.
 	LaunchTokenAnnotationKey = Group + "/launch-token"
 	// On NodeClaims: the provider id of the machine that the claim takes over instead of launching one.
 	AdoptsAnnotationKey = Group + "/adopts"
@@ -143,7 +151,8 @@ func UnregisteredTaint() corev1.Taint {
 	return corev1.Taint{Key: UnregisteredTaintKey, Effect: corev1.TaintEffectNoExecute}
 }
 
-// IsUnregisteredTaint reports whether a taint is the taint with which a node boots. A taint of the same key with another effect belongs to others, and stays.
+// IsUnregisteredTaint reports whether a taint is the taint with which a node boots. A taint of the same key with
+// another effect belongs to others, and stays.
 func IsUnregisteredTaint(t *corev1.Taint) bool {
 	return t.Key == UnregisteredTaintKey && t.Effect == corev1.TaintEffectNoExecute
 }

@@ -13,7 +13,8 @@ func Labels() label.Table {
 		Labels: []label.Label{
 			{Key: NodePoolLabelKey, WellKnown: true, Owned: true,
 				Doc: "The NodePool that the node belongs to."},
-			{Key: CapacityTypeLabelKey, WellKnown: true, Values: []string{CapacityTypeSpot, CapacityTypeOnDemand, CapacityTypeReserved}, Closed: true,
+			{Key: CapacityTypeLabelKey, WellKnown: true, Values: []string{CapacityTypeSpot, CapacityTypeOnDemand,
+				CapacityTypeReserved}, Closed: true,
 				Doc: "How the machine is paid for."},
 			{Key: ProvisionerLabelKey, Owned: true,
 				Doc: "The Provisioner that the node's pool stands in for, where it has the annotation " + ProvisionerAnnotationKey + "."},

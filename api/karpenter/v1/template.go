@@ -23,8 +23,8 @@ func (t *NodeClaimTemplate) ReservedAnnotations() []string {
 // Provisioner is the name of the Provisioner that the pool stands in for, "" if it stands in for none.
 func (p *NodePool) Provisioner() string { return p.Annotations[ProvisionerAnnotationKey] }
 
-// NodeLabels returns the labels that all nodes of the pool get: those of the template, and what pods chose the pool's Provisioner by. The caller may not
-// change them.
+// NodeLabels returns the labels that all nodes of the pool get: those of the template, and what pods chose the
+// pool's Provisioner by. The caller may not change them.
 func (p *NodePool) NodeLabels() map[string]string {
 	name := p.Provisioner()
 	if name == "" || len(validation.IsValidLabelValue(name)) > 0 {

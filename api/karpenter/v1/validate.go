@@ -29,7 +29,8 @@ func (p *NodePool) Validate(known *label.Vocabulary) error {
 	for i := range spec.Requirements {
 		r := &spec.Requirements[i]
 		if known.Normalize(r.Key) == NodePoolLabelKey {
-			errs = append(errs, fmt.Errorf("spec.template.spec.requirements[%d]: key %q is set by Karpenter and may not be required", i, r.Key))
+			errs = append(errs, fmt.Errorf("spec.template.spec.requirements[%d]: key %q is set by Karpenter and may "+
+				"not be required", i, r.Key))
 		}
 		for _, err := range ValidateRequirement(r, known) {
 			errs = append(errs, fmt.Errorf("spec.template.spec.requirements[%d]: %w", i, err))
@@ -79,7 +80,8 @@ func validateTaints(taints, startupTaints []corev1.Taint) []error {
 			}
 			id := identity{t.Key, t.Effect}
 			if seen[id] {
-				errs = append(errs, fmt.Errorf("spec.template.spec.%s[%d]: taint %s:%s is given twice in taints and startupTaints", field, i, t.Key, t.Effect))
+				errs = append(errs, fmt.Errorf("spec.template.spec.%s[%d]: taint %s:%s is given twice in taints and "+
+					"startupTaints", field, i, t.Key, t.Effect))
 			}
 			seen[id] = true
 		}
@@ -140,7 +142,8 @@ func validateOperator(r *NodeSelectorRequirementWithMinValues, known *label.Voca
 			return []error{fmt.Errorf("key %q with operator %s needs exactly one value, has %d", r.Key, r.Operator, len(r.Values))}
 		}
 		if n, err := strconv.ParseInt(r.Values[0], 10, 64); err != nil || n < 0 {
-			return []error{fmt.Errorf("key %q with operator %s needs a whole number that is not negative, not %q", r.Key, r.Operator, r.Values[0])}
+			return []error{fmt.Errorf("key %q with operator %s needs a whole number that is not negative, not %q",
+				r.Key, r.Operator, r.Values[0])}
 		}
 		return nil
 	default:

@@ -18,9 +18,11 @@ const (
 
 // Reasons of NodeOverlay conditions.
 const (
-	ReasonRuntimeValidation   = "RuntimeValidation"          // ValidationSucceeded is False: a requirement or a capacity is wrong.
-	ReasonFeatureGateDisabled = v1.ReasonFeatureGateDisabled // ValidationSucceeded is False: the feature gate NodeOverlay is off, the overlay changes nothing.
-	ReasonConflict            = "Conflict"                   // ValidationSucceeded is False: another overlay of equal weight speaks of the same thing.
+	ReasonRuntimeValidation = "RuntimeValidation" // ValidationSucceeded is False: a requirement or a capacity is wrong.
+	// ValidationSucceeded is False: the feature gate NodeOverlay is off, the overlay changes nothing.
+	ReasonFeatureGateDisabled = v1.ReasonFeatureGateDisabled
+	// ValidationSucceeded is False: another overlay of equal weight speaks of the same thing.
+	ReasonConflict = "Conflict"
 )
 
 // A Conflict is the first thing of which two overlays of equal weight speak. It is the message of a condition with ReasonConflict.
@@ -38,7 +40,8 @@ func (c *Conflict) Message() string {
 	if c.Resource != "" {
 		what = "the resource " + string(c.Resource)
 	}
-	return fmt.Sprintf("conflict with another overlay of equal weight: NodeOverlay %s gives %s of instance type %s in NodePool %s as well; "+
+	return fmt.Sprintf("conflict with another overlay of equal weight: NodeOverlay %s gives %s of instance type %s in "+
+		"NodePool %s as well; "+
 		"give one of them another weight, or requirements that exclude each other", c.With, what, c.Type, c.Pool)
 }
 

@@ -272,7 +272,8 @@ func (g *game) empty(ctx context.Context, s *Scenario) error {
 	}); err != nil {
 		return err
 	}
-	if err := g.patchPool(ctx, `{"spec":{"disruption":{"consolidateAfter":"Never"},"template":{"metadata":{"labels":{"`+versionLabel+`":null}}}}}`); err != nil {
+	if err := g.patchPool(ctx, `{"spec":{"disruption":{"consolidateAfter":"Never"},`+
+		`"template":{"metadata":{"labels":{"`+versionLabel+`":null}}}}}`); err != nil {
 		return err
 	}
 	claim := &unstructured.Unstructured{}

@@ -49,7 +49,8 @@ type NoAliasImagesError struct {
 }
 
 func (e *NoAliasImagesError) Error() string {
-	return fmt.Sprintf("there are no %s images of version %s for Kubernetes %s; choose another version, or latest", e.Alias.Family, e.Alias.Version, e.Kubernetes)
+	return fmt.Sprintf("there are no %s images of version %s for Kubernetes %s; choose another version, or latest",
+		e.Alias.Family, e.Alias.Version, e.Kubernetes)
 }
 
 // parametersOf returns the SSM parameters that hold the images of an alias for a Kubernetes version such as "1.36".
@@ -194,7 +195,8 @@ func bestOf(images []Image) []awsv1.AMI {
 		chosen = append(chosen, c)
 	}
 	slices.SortFunc(chosen, func(a, b candidate) int {
-		return cmp.Or(b.image.Created.Compare(a.image.Created), strings.Compare(a.image.ID, b.image.ID), strings.Compare(a.variant.key(), b.variant.key()))
+		return cmp.Or(b.image.Created.Compare(a.image.Created), strings.Compare(a.image.ID, b.image.ID),
+			strings.Compare(a.variant.key(), b.variant.key()))
 	})
 	out := make([]awsv1.AMI, len(chosen))
 	for i, c := range chosen {

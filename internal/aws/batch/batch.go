@@ -52,7 +52,8 @@ type window[In, Out any] struct {
 }
 
 // New returns a Batcher that hands batches to send, with a context that ends when base does.
-func New[K comparable, In, Out any](base context.Context, s Settings, send func(context.Context, K, []In) []Result[Out]) *Batcher[K, In, Out] {
+func New[K comparable, In, Out any](base context.Context, s Settings,
+	send func(context.Context, K, []In) []Result[Out]) *Batcher[K, In, Out] {
 	if s.Workers == 0 {
 		s.Workers = 100
 	}

@@ -9,5 +9,6 @@ func bashWord(value string) string { return "'" + strings.ReplaceAll(value, "'",
 
 // powerShellWord returns a value as one word of a PowerShell script. PowerShell takes typographic quotes for plain ones.
 func powerShellWord(value string) string {
-	return "'" + strings.NewReplacer("'", "''", "\u2018", "\u2018\u2018", "\u2019", "\u2019\u2019", "\u201a", "\u201a\u201a", "\u201b", "\u201b\u201b").Replace(value) + "'"
+	return "'" + strings.NewReplacer("'", "''", "\u2018", "\u2018\u2018", "\u2019", "\u2019\u2019", "\u201a",
+		"\u201a\u201a", "\u201b", "\u201b\u201b").Replace(value) + "'"
 }

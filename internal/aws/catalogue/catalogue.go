@@ -239,7 +239,8 @@ func (s *Catalogues) fill(sh *shelf, goods *inventory.Goods) {
 		it := hardware.Size(t, sh.class, s.from.Memory.Seen(sh.images, t.Name))
 		it.Labels = labels[i]
 		it.Capacity = s.share.Amounts(it.Capacity)
-		for _, list := range []*corev1.ResourceList{&it.Overhead.KubeReserved, &it.Overhead.SystemReserved, &it.Overhead.EvictionThreshold} {
+		for _, list := range []*corev1.ResourceList{&it.Overhead.KubeReserved, &it.Overhead.SystemReserved,
+			&it.Overhead.EvictionThreshold} {
 			*list = s.share.Amounts(*list)
 		}
 		sh.base = append(sh.base, it)
@@ -252,7 +253,8 @@ func (s *Catalogues) fill(sh *shelf, goods *inventory.Goods) {
 
 // labelsFor returns the labels of every usable type, which classes share that differ only in capacity.
 func (s *Catalogues) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][]string {
-	key := labelsKey{goods, fmt.Sprintf("%s %v %v %v", hardware.WindowsBuild(sh.class.Family), sh.market.Zones, sh.market.Reservations, sh.market.Group)}
+	key := labelsKey{goods, fmt.Sprintf("%s %v %v %v", hardware.WindowsBuild(sh.class.Family), sh.market.Zones,
+		sh.market.Reservations, sh.market.Group)}
 	if l, ok := s.labels[key]; ok {
 		return l
 	}
@@ -336,6 +338,7 @@ func (s *Catalogues) offer(sh *shelf) {
 
 func equal(a, b []cloud.Offering) bool {
 	return slices.EqualFunc(a, b, func(x, y cloud.Offering) bool {
-		return x.Price == y.Price && x.Available == y.Available && x.NeedsPrice == y.NeedsPrice && x.Reservation == y.Reservation && x.Reserved == y.Reserved && reflect.DeepEqual(x.Labels, y.Labels)
+		return x.Price == y.Price && x.Available == y.Available && x.NeedsPrice == y.NeedsPrice &&
+			x.Reservation == y.Reservation && x.Reserved == y.Reserved && reflect.DeepEqual(x.Labels, y.Labels)
 	})
 }

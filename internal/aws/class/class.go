@@ -193,7 +193,8 @@ func (c *Controller) look(ctx context.Context, nc *awsv1.EC2NodeClass) (time.Dur
 			f = told(object, step.condition, f)
 		}
 		if f.status != "" {
-			condition.Set(object, metav1.Condition{Type: step.condition, Status: f.status, Reason: f.reason, Message: f.message}, time.Now())
+			condition.Set(object, metav1.Condition{Type: step.condition, Status: f.status, Reason: f.reason,
+				Message: f.message}, time.Now())
 		}
 		again = least(again, f.again)
 	}

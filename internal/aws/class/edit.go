@@ -29,8 +29,8 @@ func NewEdit(from, to *awsv1.EC2NodeClass) *Edit {
 	return &Edit{from: from, to: to, static: err == nil && bad == nil && before != after}
 }
 
-// Drifts says why a machine drifts by the edit, "" if it does not. A reason that is not sure depends on what the cloud has. A machine that has
-// drifted already goes without the edit.
+// Drifts says why a machine drifts by the edit, "" if it does not. A reason that is not sure depends on what the
+// cloud has. A machine that has drifted already goes without the edit.
 func (e *Edit) Drifts(claim *v1.NodeClaim) (reason cloud.DriftReason, sure bool) {
 	if drift.Static(Stored(e.from.Annotations), Stored(claim.Annotations)) {
 		return "", true
@@ -64,8 +64,8 @@ const (
 	goes
 )
 
-// among judges a machine whose own is known, or is "", by what selectors name, and whether that is all that they select. Who is named by several
-// may still be passed over for another.
+// among judges a machine whose own is known, or is "", by what selectors name, and whether that is all that they
+// select. Who is named by several may still be passed over for another.
 func among(own string, named []string, all bool) effect {
 	switch {
 	case own != "" && slices.Contains(named, own):

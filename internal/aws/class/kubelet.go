@@ -73,7 +73,8 @@ func checkEviction(m *awsv1.ManagedKubelet, fields map[string]any) []string {
 					bad = append(bad, fmt.Sprintf("%s: %s: %q is no duration", of.name, signal, value))
 				}
 			} else if !validThreshold(value) {
-				bad = append(bad, fmt.Sprintf("%s: %s: %q is neither a percentage from 0%% to 100%% nor a quantity", of.name, signal, value))
+				bad = append(bad, fmt.Sprintf("%s: %s: %q is neither a percentage from 0%% to 100%% nor a quantity",
+					of.name, signal, value))
 			}
 		}
 	}
@@ -182,7 +183,8 @@ func checkFamily(family string, k *awsv1.KubeletConfiguration) []string {
 	}
 	var bad []string
 	if extra, err := k.Passthrough(); err == nil && len(extra) > 0 {
-		bad = append(bad, fmt.Sprintf("%s images take no kubelet fields beyond the well-known ones: %s", family, strings.Join(extra, ", ")))
+		bad = append(bad, fmt.Sprintf("%s images take no kubelet fields beyond the well-known ones: %s", family,
+			strings.Join(extra, ", ")))
 	}
 	m, err := k.Managed()
 	if err != nil {

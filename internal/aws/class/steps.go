@@ -41,15 +41,18 @@ func nothing(selector, kind, field string, terms any) string {
 func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	if slices.ContainsFunc(nc.Spec.AMISelectorTerms, func(t awsv1.AMISelectorTerm) bool { return t.ID == awsv1.PlaceholderAMI }) {
 		nc.Status.AMIs = nil // EC2 would not even take the ID for one
-		return missing(awsv1.ReasonAMINotFound, "AMISelector did not match any AMIs: v1beta1 says amiFamily Ubuntu and selects no images: name them in spec.amiSelectorTerms by id, name or tags", 0)
+		return missing(awsv1.ReasonAMINotFound, "AMISelector did not match any AMIs: v1beta1 says amiFamily Ubuntu and "+
+			"selects no images: name them in spec.amiSelectorTerms by id, name or tags", 0)
 	}
 	images, err := c.Images.Find(ctx, nc, c.Settings.Version())
 	var unsupported *ami.UnsupportedAliasError
 	var none *ami.NoAliasImagesError
 	switch {
-	case errors.As(err, &none) && len(nc.Status.AMIs) > 0 && condition.IsTrue(nc, awsv1.ConditionTypeAMIsReady) && answered(nc, awsv1.ConditionTypeAMIsReady):
+	case errors.As(err, &none) && len(nc.Status.AMIs) > 0 && condition.IsTrue(nc, awsv1.ConditionTypeAMIsReady) &&
+		answered(nc, awsv1.ConditionTypeAMIsReady):
 		// The cluster was upgraded, or AWS withdrew them. What runs is not drifted by that, and new machines are better than none.
-		return finding{status: metav1.ConditionTrue, reason: awsv1.ReasonFormerAMIs, message: none.Error() + "; the images that were found before are used", again: shortInterval}
+		return finding{status: metav1.ConditionTrue, reason: awsv1.ReasonFormerAMIs, message: none.Error() +
+			"; the images that were found before are used", again: shortInterval}
 	case errors.As(err, &none):
 		nc.Status.AMIs = nil
 		return missing(awsv1.ReasonAMINotFound, "AMISelector did not match any AMIs: "+none.Error(), shortInterval)
@@ -61,7 +64,8 @@ func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	}
 	nc.Status.AMIs = images
 	if len(images) == 0 {
-		return missing(awsv1.ReasonAMINotFound, nothing("AMISelector", "AMIs", "amiSelectorTerms", nc.Spec.AMISelectorTerms), shortInterval)
+		return missing(awsv1.ReasonAMINotFound, nothing("AMISelector", "AMIs", "amiSelectorTerms",
+			nc.Spec.AMISelectorTerms), shortInterval)
 	}
 	return found(longInterval)
 }
@@ -85,7 +89,8 @@ func (c *Controller) reservations(ctx context.Context, nc *awsv1.EC2NodeClass) f
 	}
 	f := found(again)
 	if len(selected.Others) > 0 { // the class is good without them
-		f.message = "not used, as this version does not know how to launch into reservations of their type: " + strings.Join(selected.Others, ", ")
+		f.message = "not used, as this version does not know how to launch into reservations of their type: " +
+			strings.Join(selected.Others, ", ")
 	}
 	return f
 }
@@ -107,7 +112,8 @@ func (c *Controller) placementGroup(ctx context.Context, nc *awsv1.EC2NodeClass)
 		f = unsure(err)
 	case group == nil:
 		f = missing(awsv1.ReasonPlacementGroupNotFound,
-			nothing("PlacementGroupSelector", "available placement groups", "placementGroupSelector", selector)+"; create the group in this region, or correct the name or id", shortInterval)
+			nothing("PlacementGroupSelector", "available placement groups", "placementGroupSelector", selector)+
+				"; create the group in this region, or correct the name or id", shortInterval)
 	default:
 		nc.Status.PlacementGroup = group
 		return found(shortInterval)
@@ -126,7 +132,8 @@ func (c *Controller) subnets(ctx context.Context, nc *awsv1.EC2NodeClass) findin
 	nc.Status.Subnets = selected.Usable
 	unfit := ""
 	if len(selected.Unfit) > 0 {
-		unfit = "the cluster's pods have IPv6 addresses, and these subnets have no IPv6 range, so that they are not used (associate a range, or select others): " + strings.Join(selected.Unfit, ", ")
+		unfit = "the cluster's pods have IPv6 addresses, and these subnets have no IPv6 range, so that they are not " +
+			"used (associate a range, or select others): " + strings.Join(selected.Unfit, ", ")
 	}
 	switch {
 	case len(selected.Usable) > 0:
@@ -136,7 +143,8 @@ func (c *Controller) subnets(ctx context.Context, nc *awsv1.EC2NodeClass) findin
 	case unfit != "":
 		return missing(awsv1.ReasonSubnetsNotFound, "SubnetSelector did not match any Subnets that can be used: "+unfit, shortInterval)
 	}
-	return missing(awsv1.ReasonSubnetsNotFound, nothing("SubnetSelector", "Subnets", "subnetSelectorTerms", nc.Spec.SubnetSelectorTerms), shortInterval)
+	return missing(awsv1.ReasonSubnetsNotFound, nothing("SubnetSelector", "Subnets", "subnetSelectorTerms",
+		nc.Spec.SubnetSelectorTerms), shortInterval)
 }
 
 func (c *Controller) securityGroups(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
@@ -146,7 +154,8 @@ func (c *Controller) securityGroups(ctx context.Context, nc *awsv1.EC2NodeClass)
 	}
 	nc.Status.SecurityGroups = list
 	if len(list) == 0 {
-		return missing(awsv1.ReasonSecurityGroupsNotFound, nothing("SecurityGroupSelector", "SecurityGroups", "securityGroupSelectorTerms", nc.Spec.SecurityGroupSelectorTerms), shortInterval)
+		return missing(awsv1.ReasonSecurityGroupsNotFound, nothing("SecurityGroupSelector", "SecurityGroups",
+			"securityGroupSelectorTerms", nc.Spec.SecurityGroupSelectorTerms), shortInterval)
 	}
 	return found(longInterval)
 }

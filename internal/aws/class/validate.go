@@ -141,7 +141,8 @@ func checkStatic(nc *awsv1.EC2NodeClass, s hardware.Settings) (*hardware.Class, 
 		return nil, missing(awsv1.ReasonUnsupportedKubeletConfiguration, strings.Join(bad, "; "), 0)
 	}
 	if key := restrictedTag(nc.Spec.Tags); key != "" {
-		return nil, missing(awsv1.ReasonTagValidationFailed, fmt.Sprintf("tag %q is set by Karpenter and cannot be set in spec.tags", key), 0)
+		return nil, missing(awsv1.ReasonTagValidationFailed,
+			fmt.Sprintf("tag %q is set by Karpenter and cannot be set in spec.tags", key), 0)
 	}
 	return class, finding{}
 }
@@ -178,7 +179,8 @@ func restrictedTag(tags map[string]string) string {
 func dependencies(nc *awsv1.EC2NodeClass) finding {
 	var failed, unknown []string
 	for _, t := range []string{
-		awsv1.ConditionTypeAMIsReady, awsv1.ConditionTypeInstanceProfileReady, awsv1.ConditionTypeSecurityGroupsReady, awsv1.ConditionTypeSubnetsReady,
+		awsv1.ConditionTypeAMIsReady, awsv1.ConditionTypeInstanceProfileReady, awsv1.ConditionTypeSecurityGroupsReady,
+		awsv1.ConditionTypeSubnetsReady,
 	} {
 		switch c := condition.Get(nc, t); {
 		case c == nil || c.Status == metav1.ConditionUnknown:
@@ -208,7 +210,8 @@ func outcomeKey(nc *awsv1.EC2NodeClass) string {
 		AMIs        []awsv1.AMI
 		Profile     string
 		Annotations map[string]string
-	}{nc.Spec, subnetIDs(nc), nc.Status.SecurityGroups, nc.Status.PlacementGroup, nc.Status.AMIs, nc.Status.InstanceProfile, nc.Annotations})
+	}{nc.Spec, subnetIDs(nc), nc.Status.SecurityGroups, nc.Status.PlacementGroup, nc.Status.AMIs,
+		nc.Status.InstanceProfile, nc.Annotations})
 	if err != nil {
 		return nc.Name + "\n" + err.Error()
 	}
@@ -245,7 +248,8 @@ func (v *Validator) try(ctx context.Context, cluster launchspec.Cluster, nc *aws
 	if ec2api.Code(err) == "InvalidParameterValue" && strings.Contains(err.Error(), "iamInstanceProfile.name") {
 		if nc.Spec.InstanceProfile != nil {
 			if exists, lookup := v.Profiles.Exists(ctx, *nc.Spec.InstanceProfile); lookup == nil && !exists {
-				return missing(awsv1.ReasonInstanceProfileNotFound, fmt.Sprintf("instance profile %s does not exist", *nc.Spec.InstanceProfile), shortInterval)
+				return missing(awsv1.ReasonInstanceProfileNotFound, fmt.Sprintf("instance profile %s does not exist",
+					*nc.Spec.InstanceProfile), shortInterval)
 			}
 		}
 		f := finding{again: 2 * time.Second} // EC2 sees a new profile after some seconds
@@ -323,7 +327,8 @@ func runRequest(nc *awsv1.EC2NodeClass, t *launch.Template, instanceType, subnet
 			DeviceIndex: aws.Int32(0), SubnetId: aws.String(subnet), Groups: groups,
 		}},
 	}
-	for _, r := range []ec2types.ResourceType{ec2types.ResourceTypeInstance, ec2types.ResourceTypeVolume, ec2types.ResourceTypeNetworkInterface} {
+	for _, r := range []ec2types.ResourceType{ec2types.ResourceTypeInstance, ec2types.ResourceTypeVolume,
+		ec2types.ResourceTypeNetworkInterface} {
 		in.TagSpecifications = append(in.TagSpecifications, ec2types.TagSpecification{ResourceType: r, Tags: ec2api.Tags(t.Tags)})
 	}
 	return in
@@ -366,7 +371,8 @@ func (v *Validator) sample(cluster launchspec.Cluster, nc *awsv1.EC2NodeClass) (
 	if zones := it.Labels[corev1.LabelTopologyZone]; len(zones) > 0 {
 		zone = zones[0]
 	}
-	offering := &cloud.Offering{Labels: map[string]string{corev1.LabelTopologyZone: zone, v1.CapacityTypeLabelKey: v1.CapacityTypeOnDemand}}
+	offering := &cloud.Offering{Labels: map[string]string{corev1.LabelTopologyZone: zone,
+		v1.CapacityTypeLabelKey: v1.CapacityTypeOnDemand}}
 	return launchspec.Make(cluster, nc, claim, fleet.Choice{
 		CapacityType: v1.CapacityTypeOnDemand,
 		Candidates:   []fleet.Candidate{{Type: it, Offerings: []*cloud.Offering{offering}}},
@@ -401,7 +407,10 @@ func sampleType(nc *awsv1.EC2NodeClass, catalog *cloud.Catalog, pools []*v1.Node
 		return nil
 	}
 	buyable := slices.DeleteFunc(slices.Clone(types), func(it *cloud.InstanceType) bool {
-		return !slices.ContainsFunc(it.Offerings, func(o cloud.Offering) bool { return o.Available && o.CapacityType() == v1.CapacityTypeOnDemand })
+		return !slices.ContainsFunc(it.Offerings, func(o cloud.Offering) bool {
+			return o.Available &&
+				o.CapacityType() == v1.CapacityTypeOnDemand
+		})
 	})
 	for _, list := range [][]*cloud.InstanceType{buyable, types} { // when all is out, what is out will do
 		if it := ofPools(nc, list, pools); it != nil {

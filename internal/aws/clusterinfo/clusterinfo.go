@@ -66,9 +66,11 @@ func Find(ctx context.Context, s Settings, api clusterAPI, kube client.Reader) (
 	}
 	f.dns.Store(new(""))
 	if err := f.RefreshDNS(ctx); err != nil {
-		telemetry.Log(ctx).WarnContext(ctx, "the cluster's DNS address cannot be read; nodes use the default of their image until it can", "error", err)
+		telemetry.Log(ctx).WarnContext(ctx, "the cluster's DNS address cannot be read; nodes use the default of their "+
+			"image until it can", "error", err)
 	} else if f.DNS() == "" {
-		telemetry.Log(ctx).InfoContext(ctx, "there is no service kube-dns in kube-system yet; nodes use the default of their image until there is")
+		telemetry.Log(ctx).InfoContext(ctx, "there is no service kube-dns in kube-system yet; nodes use the default of "+
+			"their image until there is")
 	}
 	return f, nil
 }

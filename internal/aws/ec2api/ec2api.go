@@ -36,7 +36,8 @@ type Clients struct {
 	Shifts  *arczonalshift.Client
 }
 
-// New returns clients that share a configuration, whose retryer they keep if it has one. version goes into the user agent; observer receives each call.
+// New returns clients that share a configuration, whose retryer they keep if it has one. version goes into the user
+// agent; observer receives each call.
 func New(cfg aws.Config, version string, observer Observer) *Clients {
 	cfg = cfg.Copy()
 	if cfg.Retryer == nil {
@@ -57,18 +58,19 @@ func New(cfg aws.Config, version string, observer Observer) *Clients {
 // limited ends calls that get no answer: a connection that is dead without anybody having said so is noticed by the kernel after a
 // quarter of an hour, and queries for broken machines or spot notices must not wait that long.
 func limited(stack *middleware.Stack) error {
-	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("LimitCall", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
-		middleware.InitializeOutput, middleware.Metadata, error,
-	) {
-		ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
-		defer cancel()
-		return next.HandleInitialize(ctx, in)
-	}), middleware.After)
+	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("LimitCall",
+		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
+			middleware.InitializeOutput, middleware.Metadata, error,
+		) {
+			ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+			defer cancel()
+			return next.HandleInitialize(ctx, in)
+		}), middleware.After)
 }
 
-// Retryer tries throttled and failed calls again, further and further apart. The SDK's own budget of retries is shared
-// by all calls of a client, so that one storm would make unrelated calls fail; here each call has its own. wait says how far apart; nil is the SDK's
-// way, by chance.
+// Retryer tries throttled and failed calls again, further and further apart. The SDK's own budget of retries is
+// shared by all calls of a client, so that one storm would make unrelated calls fail; here each call has its own.
+// wait says how far apart; nil is the SDK's way, by chance.
 func Retryer(wait retry.BackoffDelayer) aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.Backoff = wait

@@ -83,7 +83,8 @@ func IsUnknownOutcome(err error) bool {
 	return err != nil && Code(err) == ""
 }
 
-// A doubtError is that of a call whose last attempt AWS did not look at, because it was one too many, and of which an earlier attempt may have had its effect.
+// A doubtError is that of a call whose last attempt AWS did not look at, because it was one too many, and of which
+// an earlier attempt may have had its effect.
 type doubtError struct{ error }
 
 func (e *doubtError) Unwrap() error { return e.error }

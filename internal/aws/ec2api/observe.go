@@ -36,33 +36,35 @@ type attempts struct {
 
 // middlewares watch a client's calls.
 func (o Observer) middlewares(stack *middleware.Stack) error {
-	whole := middleware.InitializeMiddlewareFunc("ObserveCall", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
-		middleware.InitializeOutput, middleware.Metadata, error,
-	) {
-		begun, made := time.Now(), &attempts{}
-		out, metadata, err := next.HandleInitialize(context.WithValue(ctx, attemptsKey{}, made), in)
-		if o.Call != nil {
-			o.Call(call(ctx, err, begun, max(0, made.n-1)))
-		}
-		if made.doubt && IsThrottled(err) {
-			err = &doubtError{err}
-		}
-		return out, metadata, err
-	})
-	attempt := middleware.FinalizeMiddlewareFunc("ObserveAttempt", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
-		middleware.FinalizeOutput, middleware.Metadata, error,
-	) {
-		begun := time.Now()
-		out, metadata, err := next.HandleFinalize(ctx, in)
-		if made, ok := ctx.Value(attemptsKey{}).(*attempts); ok {
-			made.n++
-			made.doubt = made.doubt || mayHaveEffect(err)
-		}
-		if o.Attempt != nil {
-			o.Attempt(call(ctx, err, begun, 0))
-		}
-		return out, metadata, err
-	})
+	whole := middleware.InitializeMiddlewareFunc("ObserveCall",
+		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
+			middleware.InitializeOutput, middleware.Metadata, error,
+		) {
+			begun, made := time.Now(), &attempts{}
+			out, metadata, err := next.HandleInitialize(context.WithValue(ctx, attemptsKey{}, made), in)
+			if o.Call != nil {
+				o.Call(call(ctx, err, begun, max(0, made.n-1)))
+			}
+			if made.doubt && IsThrottled(err) {
+				err = &doubtError{err}
+			}
+			return out, metadata, err
+		})
+	attempt := middleware.FinalizeMiddlewareFunc("ObserveAttempt",
+		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
+			middleware.FinalizeOutput, middleware.Metadata, error,
+		) {
+			begun := time.Now()
+			out, metadata, err := next.HandleFinalize(ctx, in)
+			if made, ok := ctx.Value(attemptsKey{}).(*attempts); ok {
+				made.n++
+				made.doubt = made.doubt || mayHaveEffect(err)
+			}
+			if o.Attempt != nil {
+				o.Attempt(call(ctx, err, begun, 0))
+			}
+			return out, metadata, err
+		})
 	// Outside of everything, but inside of what names the operation.
 	if err := stack.Initialize.Add(whole, middleware.After); err != nil {
 		return err

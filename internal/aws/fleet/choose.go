@@ -72,8 +72,8 @@ func choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band, w
 	return choice, nil
 }
 
-// diverse picks what to launch for a claim with minValues: of the first capacity type that meets them, as the engine reckons. Where they were
-// lowered, and what was sold then is not there any more, the first one will do.
+// diverse picks what to launch for a claim with minValues: of the first capacity type that meets them, as the
+// engine reckons. Where they were lowered, and what was sold then is not there any more, the first one will do.
 func diverse(list []Candidate, needs need.Needs, lowered bool, types int) (Choice, error) {
 	choices := pins(list)
 	if len(choices) == 0 {
@@ -118,7 +118,8 @@ func compatible(types []*cloud.InstanceType, needs need.Needs, requests corev1.R
 			continue
 		}
 		slices.SortStableFunc(offerings, func(a, b *cloud.Offering) int {
-			return cmp.Or(cmp.Compare(a.Price, b.Price), strings.Compare(a.Zone(), b.Zone()), strings.Compare(a.CapacityType(), b.CapacityType()))
+			return cmp.Or(cmp.Compare(a.Price, b.Price), strings.Compare(a.Zone(), b.Zone()),
+				strings.Compare(a.CapacityType(), b.CapacityType()))
 		})
 		out = append(out, Candidate{it, offerings})
 	}
@@ -144,7 +145,8 @@ func Values(types []*cloud.InstanceType, claim *v1.NodeClaim, key string) []stri
 
 // asksForReservation reports whether offerings outside reservations will not do.
 func asksForReservation(needs need.Needs) bool {
-	for _, key := range []string{awsv1.LabelCapacityReservationID, awsv1.LabelCapacityReservationType, awsv1.LabelCapacityReservationInterruptible} {
+	for _, key := range []string{awsv1.LabelCapacityReservationID, awsv1.LabelCapacityReservationType,
+		awsv1.LabelCapacityReservationInterruptible} {
 		if !needs.Allow(map[string][]string{key: nil}) {
 			return true
 		}
@@ -361,7 +363,8 @@ func byPrice(list []Candidate) []sent {
 	}
 	slices.SortStableFunc(all, func(a, b sent) int {
 		return cmp.Or(cmp.Compare(a.offering.Price, b.offering.Price),
-			strings.Compare(list[a.candidate].Type.Name, list[b.candidate].Type.Name), strings.Compare(a.offering.Zone(), b.offering.Zone()))
+			strings.Compare(list[a.candidate].Type.Name, list[b.candidate].Type.Name),
+			strings.Compare(a.offering.Zone(), b.offering.Zone()))
 	})
 	return all
 }
@@ -390,7 +393,8 @@ func truncate(list []Candidate, types int, edge int64) []Candidate {
 	return out
 }
 
-// eachSent cuts offerings down to what one launch takes, the cheapest, but leaves each type a place: without it its values would be missing.
+// eachSent cuts offerings down to what one launch takes, the cheapest, but leaves each type a place: without it its
+// values would be missing.
 func eachSent(list []Candidate) []Candidate {
 	out := make([]Candidate, len(list))
 	n, left := 0, len(list)
@@ -409,8 +413,9 @@ func eachSent(list []Candidate) []Candidate {
 	return out
 }
 
-// varied cuts what is bought as one capacity type to limit types, the cheapest, of which the dearest make room for types that bring further
-// values: the cheapest types alone may well be of one size, and the claim would be planned and refused for ever.
+// varied cuts what is bought as one capacity type to limit types, the cheapest, of which the dearest make room for
+// types that bring further values: the cheapest types alone may well be of one size, and the claim would be planned
+// and refused for ever.
 func varied(list, listed []Candidate, needs need.Needs, limit int) []Candidate {
 	list = byFloor(list)
 	must := map[*cloud.InstanceType]bool{}

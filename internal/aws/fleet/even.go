@@ -58,7 +58,8 @@ func (o *Order) preferring(first string) *Order {
 	}
 	slices.SortStableFunc(all, func(p, q place) int {
 		a, b := at(p), at(q)
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(later(a), later(b)), strings.Compare(a.Zone, b.Zone), strings.Compare(a.InstanceType, b.InstanceType))
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(later(a), later(b)),
+			strings.Compare(a.Zone, b.Zone), strings.Compare(a.InstanceType, b.InstanceType))
 	})
 	for rank, p := range all { // EC2 wants whole numbers
 		at(p).Priority = float64(rank)

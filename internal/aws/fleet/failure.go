@@ -41,7 +41,8 @@ var outCodes = []string{
 func failuresOf(errs []ec2types.CreateFleetError, order *Order, zones map[string]string) []Failure {
 	out := make([]Failure, 0, len(errs))
 	for _, e := range errs {
-		f := Failure{Code: aws.ToString(e.ErrorCode), Message: aws.ToString(e.ErrorMessage), CapacityType: order.CapacityType, Place: order.Place}
+		f := Failure{Code: aws.ToString(e.ErrorCode), Message: aws.ToString(e.ErrorMessage),
+			CapacityType: order.CapacityType, Place: order.Place}
 		if e.LaunchTemplateAndOverrides != nil && e.LaunchTemplateAndOverrides.Overrides != nil {
 			o := e.LaunchTemplateAndOverrides.Overrides
 			f.InstanceType, f.Subnet, f.Zone = string(o.InstanceType), aws.ToString(o.SubnetId), aws.ToString(o.AvailabilityZone)
@@ -174,7 +175,8 @@ func explain(text string) (reason, message string) {
 	}
 	switch {
 	case has(noServiceRole):
-		return "SpotSLRCreationFailed", "the service-linked role AWSServiceRoleForEC2Spot does not exist and the controller may not create it; create it with: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
+		return "SpotSLRCreationFailed", "the service-linked role AWSServiceRoleForEC2Spot does not exist and the " +
+			"controller may not create it; create it with: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
 	case has("Not authorized for images"):
 		return "AMIAuthorizationFailure", "the machine image is not shared with this account"
 	case deniedCode(text) != "":

@@ -294,7 +294,8 @@ func (m *Launched) complete(o *Order) {
 			if m.Template == "" {
 				m.Template = t.Name
 			}
-			if m.Zone == "" && !slices.ContainsFunc(t.Overrides, func(x Override) bool { return x.InstanceType == ov.InstanceType && x.Zone != ov.Zone }) {
+			if m.Zone == "" && !slices.ContainsFunc(t.Overrides,
+				func(x Override) bool { return x.InstanceType == ov.InstanceType && x.Zone != ov.Zone }) {
 				m.Zone = ov.Zone
 			}
 			return
@@ -359,7 +360,8 @@ func (f *Fleet) OfClaim(ctx context.Context, claim string) ([]ec2types.Instance,
 
 func (f *Fleet) describeClaims(ctx context.Context, _ struct{}, claims []string) []batch.Result[[]ec2types.Instance] {
 	names := slices.Compact(slices.Sorted(slices.Values(claims)))
-	found, err := f.List(ctx, ec2api.Filter("tag:"+awsv1.TagClusterName, f.settings.Cluster), ec2api.Filter("tag:"+awsv1.TagNodeClaim, names...))
+	found, err := f.List(ctx, ec2api.Filter("tag:"+awsv1.TagClusterName, f.settings.Cluster),
+		ec2api.Filter("tag:"+awsv1.TagNodeClaim, names...))
 	byClaim := map[string][]ec2types.Instance{}
 	for _, i := range found {
 		name := ec2api.TagMap(i.Tags)[awsv1.TagNodeClaim]
@@ -377,7 +379,8 @@ func (f *Fleet) List(ctx context.Context, filters ...ec2types.Filter) ([]ec2type
 	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)
 	defer cancel()
 	var out []ec2types.Instance
-	err := f.pages(ctx, append(slices.Clone(filters), ec2api.Filter("instance-state-name", present...)), func(i ec2types.Instance) { out = append(out, i) })
+	err := f.pages(ctx, append(slices.Clone(filters), ec2api.Filter("instance-state-name", present...)),
+		func(i ec2types.Instance) { out = append(out, i) })
 	return out, err
 }
 

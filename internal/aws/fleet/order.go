@@ -96,7 +96,8 @@ func (o *Order) reservationOf(instanceType, zone string) string {
 func sorted(overrides []Override) []Override {
 	out := slices.Clone(overrides)
 	slices.SortFunc(out, func(a, b Override) int {
-		return cmp.Or(strings.Compare(a.InstanceType, b.InstanceType), strings.Compare(a.Zone, b.Zone), cmp.Compare(a.Priority, b.Priority))
+		return cmp.Or(strings.Compare(a.InstanceType, b.InstanceType), strings.Compare(a.Zone, b.Zone),
+			cmp.Compare(a.Priority, b.Priority))
 	})
 	return slices.CompactFunc(out, func(a, b Override) bool { return a.InstanceType == b.InstanceType && a.Zone == b.Zone })
 }

@@ -42,7 +42,8 @@ func ClassOf(nc *awsv1.EC2NodeClass, s Settings) (*Class, error) {
 		return nil, err
 	}
 	// Windows' bootstrap does not join disks: to count them would plan for room that nodes do not have.
-	c.RAID0 = nc.Spec.InstanceStorePolicy != nil && *nc.Spec.InstanceStorePolicy == awsv1.InstanceStorePolicyRAID0 && WindowsBuild(c.Family) == ""
+	c.RAID0 = nc.Spec.InstanceStorePolicy != nil && *nc.Spec.InstanceStorePolicy == awsv1.InstanceStorePolicyRAID0 &&
+		WindowsBuild(c.Family) == ""
 	for _, b := range nc.Spec.BlockDeviceMappings {
 		if b != nil {
 			c.BlockDevices = append(c.BlockDevices, blockDeviceOf(b))

@@ -34,13 +34,16 @@ var nvidiaGPUs = map[string]struct{ architecture, capability string }{
 	"RTX PRO Server 6000": {"Blackwell", "12.0.0"},
 }
 
-// They are not known before the machine is there. The product's name is among them, since the driver and EC2 use other names, and the memory
-// of a GPU, of which the driver publishes what the firmware leaves.
+// They are not known before the machine is there. The product's name is among them, since the driver and EC2 use
+// other names, and the memory of a GPU, of which the driver publishes what the firmware leaves.
 var (
-	nvidiaLater = []string{"uuid", "minor", "productName", "brand", "driverVersion", "cudaDriverVersion", "pcieBusID", "addressingMode", "memory",
+	nvidiaLater = []string{"uuid", "minor", "productName", "brand", "driverVersion", "cudaDriverVersion", "pcieBusID",
+		"addressingMode", "memory",
 		"resource.kubernetes.io/pciBusID", "resource.kubernetes.io/pcieRoot"}
-	neuronLater = []string{"deviceId", "serial", "neuronDriverVersion", "driverVersion", "instanceType", "topology", "topology_x", "topology_y", "resource.kubernetes.io/pciBusID", "resource.kubernetes.io/pcieRoot",
-		"resource.aws.com/devicegroup1_id", "resource.aws.com/devicegroup4_id", "resource.aws.com/devicegroup8_id", "resource.aws.com/devicegroup16_id"}
+	neuronLater = []string{"deviceId", "serial", "neuronDriverVersion", "driverVersion", "instanceType", "topology",
+		"topology_x", "topology_y", "resource.kubernetes.io/pciBusID", "resource.kubernetes.io/pcieRoot",
+		"resource.aws.com/devicegroup1_id", "resource.aws.com/devicegroup4_id", "resource.aws.com/devicegroup8_id",
+		"resource.aws.com/devicegroup16_id"}
 )
 
 // deviceSlices are the devices that drivers will publish on a machine.
@@ -76,7 +79,8 @@ func deviceSlices(t *awsdata.InstanceType) (out []cloud.DeviceSlice) {
 }
 
 func nvidia(n int, g awsdata.GPU) resourcev1.Device {
-	d := resourcev1.Device{Name: fmt.Sprintf("gpu-%d", n), Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"type": {StringValue: new("gpu")}}}
+	d := resourcev1.Device{Name: fmt.Sprintf("gpu-%d", n),
+		Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"type": {StringValue: new("gpu")}}}
 	if known, ok := nvidiaGPUs[g.Name]; ok {
 		d.Attributes["architecture"] = resourcev1.DeviceAttribute{StringValue: &known.architecture}
 		d.Attributes["cudaComputeCapability"] = resourcev1.DeviceAttribute{VersionValue: &known.capability}

@@ -22,11 +22,12 @@ const (
 	Stopped              Kind = "instance_stopped"
 	Terminated           Kind = "instance_terminated"
 	ReservationReclaimed Kind = "capacity_reservation_interrupted"
-	ReservationEnding    Kind = "capacity_reservation_expiring" // that a capacity block ends soon is known from the block; no message says so
-	ScheduledChange      Kind = "scheduled_change"
-	InstanceStatus       Kind = "instance_status"
-	SystemStatus         Kind = "system_status"
-	EventStatus          Kind = "event_status"
+	// that a capacity block ends soon is known from the block; no message says so
+	ReservationEnding Kind = "capacity_reservation_expiring"
+	ScheduledChange   Kind = "scheduled_change"
+	InstanceStatus    Kind = "instance_status"
+	SystemStatus      Kind = "system_status"
+	EventStatus       Kind = "event_status"
 )
 
 // A Message is one message, read.

@@ -86,7 +86,8 @@ func (q *Queue) turn(ctx context.Context, watched *telemetry.Loop, url *string) 
 			watched.Panicked()
 		}
 		if err != nil && ctx.Err() == nil {
-			telemetry.Log(ctx).ErrorContext(ctx, "an interruption message could not be dealt with and comes again", "message", aws.ToString(out.Messages[i].MessageId), "error", err)
+			telemetry.Log(ctx).ErrorContext(ctx, "an interruption message could not be dealt with and comes again",
+				"message", aws.ToString(out.Messages[i].MessageId), "error", err)
 		}
 	}
 	return nil

@@ -17,7 +17,8 @@ import (
 
 // statusAPI is the part of EC2 that tells about broken machines.
 type statusAPI interface {
-	DescribeInstanceStatus(context.Context, *ec2.DescribeInstanceStatusInput, ...func(*ec2.Options)) (*ec2.DescribeInstanceStatusOutput, error)
+	DescribeInstanceStatus(context.Context, *ec2.DescribeInstanceStatusInput,
+		...func(*ec2.Options)) (*ec2.DescribeInstanceStatusOutput, error)
 }
 
 // A Poller asks EC2 for machines that are broken or have an appointment.

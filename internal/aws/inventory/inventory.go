@@ -24,8 +24,10 @@ import (
 
 // api is the part of EC2 that the inventory needs.
 type api interface {
-	DescribeInstanceTypes(context.Context, *ec2.DescribeInstanceTypesInput, ...func(*ec2.Options)) (*ec2.DescribeInstanceTypesOutput, error)
-	DescribeInstanceTypeOfferings(context.Context, *ec2.DescribeInstanceTypeOfferingsInput, ...func(*ec2.Options)) (*ec2.DescribeInstanceTypeOfferingsOutput, error)
+	DescribeInstanceTypes(context.Context, *ec2.DescribeInstanceTypesInput,
+		...func(*ec2.Options)) (*ec2.DescribeInstanceTypesOutput, error)
+	DescribeInstanceTypeOfferings(context.Context, *ec2.DescribeInstanceTypeOfferingsInput,
+		...func(*ec2.Options)) (*ec2.DescribeInstanceTypeOfferingsOutput, error)
 }
 
 // Goods is one state of the inventory.
@@ -66,7 +68,8 @@ func (v *Inventory) Zones() []string {
 // Type returns what is known of a type, nil for nothing.
 func (v *Inventory) Type(name string) *awsdata.InstanceType {
 	types := v.Types()
-	i, found := slices.BinarySearchFunc(types, name, func(t *awsdata.InstanceType, name string) int { return strings.Compare(t.Name, name) })
+	i, found := slices.BinarySearchFunc(types, name,
+		func(t *awsdata.InstanceType, name string) int { return strings.Compare(t.Name, name) })
 	if !found {
 		return nil
 	}

@@ -22,7 +22,8 @@ import (
 type api interface {
 	CreateLaunchTemplate(context.Context, *ec2.CreateLaunchTemplateInput, ...func(*ec2.Options)) (*ec2.CreateLaunchTemplateOutput, error)
 	DeleteLaunchTemplate(context.Context, *ec2.DeleteLaunchTemplateInput, ...func(*ec2.Options)) (*ec2.DeleteLaunchTemplateOutput, error)
-	DescribeLaunchTemplates(context.Context, *ec2.DescribeLaunchTemplatesInput, ...func(*ec2.Options)) (*ec2.DescribeLaunchTemplatesOutput, error)
+	DescribeLaunchTemplates(context.Context, *ec2.DescribeLaunchTemplatesInput,
+		...func(*ec2.Options)) (*ec2.DescribeLaunchTemplatesOutput, error)
 }
 
 const (
@@ -155,7 +156,8 @@ func (k *Keeper) sweep(ctx context.Context) {
 	for name := range k.known.Sweep() {
 		if err := k.delete(ctx, name); err != nil {
 			if ctx.Err() == nil {
-				telemetry.Log(ctx).WarnContext(ctx, "a launch template that is no longer used cannot be deleted", "launch-template", name, "error", err)
+				telemetry.Log(ctx).WarnContext(ctx, "a launch template that is no longer used cannot be deleted",
+					"launch-template", name, "error", err)
 			}
 			k.known.Put(name, struct{}{})
 		}
@@ -189,7 +191,8 @@ func (k *Keeper) DeleteFor(ctx context.Context, class string) error {
 
 func (k *Keeper) list(ctx context.Context, filters ...ec2types.Filter) ([]string, error) {
 	var names []string
-	pages := ec2.NewDescribeLaunchTemplatesPaginator(k.api, &ec2.DescribeLaunchTemplatesInput{Filters: filters, MaxResults: aws.Int32(200)})
+	pages := ec2.NewDescribeLaunchTemplatesPaginator(k.api, &ec2.DescribeLaunchTemplatesInput{Filters: filters,
+		MaxResults: aws.Int32(200)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {

@@ -75,21 +75,23 @@ func (t *Template) unnamed() *ec2.CreateLaunchTemplateInput {
 func (t *Template) data() *ec2types.RequestLaunchTemplateData {
 	spec := &t.Class.Spec
 	data := &ec2types.RequestLaunchTemplateData{
-		ImageId:            aws.String(t.ImageID),
-		UserData:           aws.String(base64.StdEncoding.EncodeToString([]byte(t.UserData))),
-		IamInstanceProfile: &ec2types.LaunchTemplateIamInstanceProfileSpecificationRequest{Name: aws.String(t.Class.Status.InstanceProfile)},
-		Monitoring:         &ec2types.LaunchTemplatesMonitoringRequest{Enabled: aws.Bool(aws.ToBool(spec.DetailedMonitoring))},
-		MetadataOptions:    t.metadata(),
-		NetworkInterfaces:  t.interfaces(),
-		Placement:          t.placement(),
-		EnclaveOptions:     &ec2types.LaunchTemplateEnclaveOptionsRequest{Enabled: aws.Bool(t.Enclave)},
-		TagSpecifications:  t.tags(),
+		ImageId:  aws.String(t.ImageID),
+		UserData: aws.String(base64.StdEncoding.EncodeToString([]byte(t.UserData))),
+		IamInstanceProfile: &ec2types.LaunchTemplateIamInstanceProfileSpecificationRequest{
+			Name: aws.String(t.Class.Status.InstanceProfile)},
+		Monitoring:        &ec2types.LaunchTemplatesMonitoringRequest{Enabled: aws.Bool(aws.ToBool(spec.DetailedMonitoring))},
+		MetadataOptions:   t.metadata(),
+		NetworkInterfaces: t.interfaces(),
+		Placement:         t.placement(),
+		EnclaveOptions:    &ec2types.LaunchTemplateEnclaveOptionsRequest{Enabled: aws.Bool(t.Enclave)},
+		TagSpecifications: t.tags(),
 	}
 	for _, b := range blockDevices(spec.BlockDeviceMappings, t.Family) {
 		data.BlockDeviceMappings = append(data.BlockDeviceMappings, blockDevice(b))
 	}
 	if cpu := spec.CPUOptions; cpu != nil && cpu.NestedVirtualization != nil {
-		data.CpuOptions = &ec2types.LaunchTemplateCpuOptionsRequest{NestedVirtualization: ec2types.NestedVirtualizationSpecification(*cpu.NestedVirtualization)}
+		data.CpuOptions = &ec2types.LaunchTemplateCpuOptionsRequest{
+			NestedVirtualization: ec2types.NestedVirtualizationSpecification(*cpu.NestedVirtualization)}
 	}
 	if t.Reservations {
 		data.CapacityReservationSpecification = t.reservation()

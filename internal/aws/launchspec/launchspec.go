@@ -54,8 +54,8 @@ var (
 	ErrNoImage   = errors.New("no machine image of the node class is for any of the instance types")
 )
 
-// An unlistedError says that EC2 no longer lists any of the types that could be launched, so that the results of the class's formulas are unknown
-// for them.
+// An unlistedError says that EC2 no longer lists any of the types that could be launched, so that the results of
+// the class's formulas are unknown for them.
 type unlistedError struct{ Types []string }
 
 func (e *unlistedError) Error() string {

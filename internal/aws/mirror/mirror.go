@@ -150,8 +150,8 @@ func (m *Mirror[T]) follow(ctx context.Context) (err error) {
 const (
 	// listTime is how long a list may take.
 	listTime = time.Minute
-	// watchTime is how long the API server is asked to let a watch last, in seconds: a watch that is renewed shows that it works. overtime is how much
-	// longer it may last before we end it.
+	// watchTime is how long the API server is asked to let a watch last, in seconds: a watch that is renewed shows
+	// that it works. overtime is how much longer it may last before we end it.
 	watchTime = 300
 	overtime  = 30 * time.Second
 	// standing is how long a watch stands before it counts as working, though nothing happens.

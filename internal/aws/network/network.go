@@ -22,7 +22,8 @@ import (
 // api is the part of EC2 that finding networks needs.
 type api interface {
 	DescribeSubnets(context.Context, *ec2.DescribeSubnetsInput, ...func(*ec2.Options)) (*ec2.DescribeSubnetsOutput, error)
-	DescribeSecurityGroups(context.Context, *ec2.DescribeSecurityGroupsInput, ...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error)
+	DescribeSecurityGroups(context.Context, *ec2.DescribeSecurityGroupsInput,
+		...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error)
 }
 
 // full knows subnets that were found to have no free addresses.
@@ -89,7 +90,8 @@ func (f *Finder) Subnets(ctx context.Context, nc *awsv1.EC2NodeClass) (Subnets, 
 			out.Unfit = append(out.Unfit, aws.ToString(s.SubnetId))
 			continue
 		}
-		out.Usable = append(out.Usable, awsv1.Subnet{ID: aws.ToString(s.SubnetId), Zone: aws.ToString(s.AvailabilityZone), ZoneID: aws.ToString(s.AvailabilityZoneId)})
+		out.Usable = append(out.Usable, awsv1.Subnet{ID: aws.ToString(s.SubnetId),
+			Zone: aws.ToString(s.AvailabilityZone), ZoneID: aws.ToString(s.AvailabilityZoneId)})
 	}
 	slices.Sort(out.Unfit)
 	return out, nil
@@ -215,12 +217,14 @@ func (f *Finder) count(found []ec2types.Subnet) {
 	defer f.mu.Unlock()
 	now := time.Now()
 	for _, s := range found {
-		f.free[aws.ToString(s.SubnetId)] = addresses{available: int(aws.ToInt32(s.AvailableIpAddressCount)), asked: now, outpost: aws.ToString(s.OutpostArn) != ""}
+		f.free[aws.ToString(s.SubnetId)] = addresses{available: int(aws.ToInt32(s.AvailableIpAddressCount)),
+			asked: now, outpost: aws.ToString(s.OutpostArn) != ""}
 	}
 }
 
-// Pick returns for each zone the subnet with most free addresses, one on an Outpost only where there is no other, and counts n times the zone's pods as spoken for in each
-// until done says how many machines each subnet really got.
+// Pick returns for each zone the subnet with most free addresses, one on an Outpost only where there is no other,
+// and counts n times the zone's pods as spoken for in each until done says how many machines each subnet really
+// got.
 func (f *Finder) Pick(byZone map[string][]string, pods map[string]int, n int) (map[string]string, func(used map[string]int)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -70,8 +70,10 @@ func readClusterConfig(raw json.RawMessage) ([]Group, error) {
 }
 
 func (c *configured) group(cluster string) Group {
-	g := Group{Name: c.Name, Cluster: cluster, Types: c.InstanceTypes, AMIType: c.AmiFamily, DiskGiB: c.VolumeSize, Zones: c.AvailabilityZones, SubnetIDs: c.Subnets,
-		GroupIDs: c.SecurityGroups.AttachIDs, Labels: c.Labels, Tags: c.Tags, Taints: c.Taints, Min: c.MinSize, Max: max(c.MaxSize, c.DesiredCapacity),
+	g := Group{Name: c.Name, Cluster: cluster, Types: c.InstanceTypes, AMIType: c.AmiFamily, DiskGiB: c.VolumeSize,
+		Zones: c.AvailabilityZones, SubnetIDs: c.Subnets,
+		GroupIDs: c.SecurityGroups.AttachIDs, Labels: c.Labels, Tags: c.Tags, Taints: c.Taints, Min: c.MinSize,
+		Max:           max(c.MaxSize, c.DesiredCapacity),
 		CapacityTypes: []string{v1.CapacityTypeOnDemand}, Role: c.IAM.InstanceRoleName, Profile: path.Base(c.IAM.InstanceProfileARN)}
 	if c.IAM.InstanceRoleARN != "" {
 		g.Role = path.Base(c.IAM.InstanceRoleARN)
@@ -88,7 +90,8 @@ func (c *configured) group(cluster string) Group {
 	if d := c.InstancesDistribution; d != nil {
 		g.Types = append(g.Types, d.InstanceTypes...)
 		g.CapacityTypes = []string{v1.CapacityTypeSpot, v1.CapacityTypeOnDemand}
-		g.lose("its share of on-demand: the cheaper one is bought; two pools with weights and limits, or a spread over karpenter.sh/capacity-type, keep a share")
+		g.lose("its share of on-demand: the cheaper one is bought; two pools with weights and limits, or a spread " +
+			"over karpenter.sh/capacity-type, keep a share")
 	}
 	switch u := c.UpdateConfig; {
 	case u.MaxUnavailable > 0:

@@ -132,7 +132,8 @@ type managed struct {
 }
 
 func (m *managed) group() Group {
-	g := Group{Name: m.NodegroupName, Cluster: m.ClusterName, Types: m.InstanceTypes, AMIType: m.AmiType, DiskGiB: m.DiskSize, Role: path.Base(m.NodeRole),
+	g := Group{Name: m.NodegroupName, Cluster: m.ClusterName, Types: m.InstanceTypes, AMIType: m.AmiType,
+		DiskGiB: m.DiskSize, Role: path.Base(m.NodeRole),
 		SubnetIDs: m.Subnets, Labels: m.Labels, Tags: m.Tags, Min: m.ScalingConfig.MinSize, Max: m.ScalingConfig.MaxSize}
 	if m.NodeRole == "" {
 		g.Role = ""
@@ -158,7 +159,8 @@ func (m *managed) group() Group {
 		g.Unavailable = fmt.Sprintf("%d%%", u.MaxUnavailablePercentage)
 	}
 	if t := m.LaunchTemplate; t != nil {
-		g.lose("launch template %s, version %s: copy its user data, security groups, disks and metadata options to the EC2NodeClass by hand", t.Name+t.ID, t.Version)
+		g.lose("launch template %s, version %s: copy its user data, security groups, disks and metadata options to the "+
+			"EC2NodeClass by hand", t.Name+t.ID, t.Version)
 	}
 	if m.RemoteAccess != nil && m.RemoteAccess.Ec2SshKey != "" {
 		g.lose("SSH key %s: nodes have none; use Session Manager", m.RemoteAccess.Ec2SshKey)
@@ -195,7 +197,8 @@ const (
 )
 
 func (s *scaled) group() Group {
-	g := Group{Name: s.AutoScalingGroupName, Zones: s.AvailabilityZones, Min: s.MinSize, Max: s.MaxSize, CapacityTypes: []string{v1.CapacityTypeOnDemand}}
+	g := Group{Name: s.AutoScalingGroupName, Zones: s.AvailabilityZones, Min: s.MinSize, Max: s.MaxSize,
+		CapacityTypes: []string{v1.CapacityTypeOnDemand}}
 	if s.VPCZoneIdentifier != "" {
 		g.SubnetIDs = strings.Split(s.VPCZoneIdentifier, ",")
 	}
@@ -213,7 +216,8 @@ func (s *scaled) group() Group {
 			g.label(strings.TrimPrefix(t.Key, autoscalerLabel), t.Value)
 		case strings.HasPrefix(t.Key, autoscalerTaint):
 			value, effect, _ := strings.Cut(t.Value, ":")
-			g.Taints = append(g.Taints, corev1.Taint{Key: strings.TrimPrefix(t.Key, autoscalerTaint), Value: value, Effect: corev1.TaintEffect(effect)})
+			g.Taints = append(g.Taints, corev1.Taint{Key: strings.TrimPrefix(t.Key, autoscalerTaint), Value: value,
+				Effect: corev1.TaintEffect(effect)})
 		case strings.HasPrefix(t.Key, ownedCluster):
 			g.Cluster = strings.TrimPrefix(t.Key, ownedCluster)
 		case strings.HasPrefix(t.Key, "k8s.io/cluster-autoscaler/") || t.Key == "Name":
@@ -221,7 +225,8 @@ func (s *scaled) group() Group {
 			g.tag(t.Key, t.Value)
 		}
 	}
-	g.lose("its launch template is not in the description of the group: image, role, user data, disks and security groups are to be filled in")
+	g.lose("its launch template is not in the description of the group: image, role, user data, disks and security " +
+		"groups are to be filled in")
 	return g
 }
 
@@ -246,7 +251,8 @@ func (s *scaled) mix(g *Group) {
 		g.CapacityTypes = []string{v1.CapacityTypeSpot}
 	default:
 		g.CapacityTypes = []string{v1.CapacityTypeSpot, v1.CapacityTypeOnDemand}
-		g.lose("its share of on-demand (%d and %d %% above): the cheaper one is bought; two pools with weights and limits, or a spread over karpenter.sh/capacity-type, keep a share", d.OnDemandBaseCapacity, *share)
+		g.lose("its share of on-demand (%d and %d %% above): the cheaper one is bought; two pools with weights and "+
+			"limits, or a spread over karpenter.sh/capacity-type, keep a share", d.OnDemandBaseCapacity, *share)
 	}
 }
 

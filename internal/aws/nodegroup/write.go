@@ -101,7 +101,8 @@ func (p *Pool) family(ami string) string {
 }
 
 func (p *Pool) class(g *Group, name string) *awsv1.EC2NodeClass {
-	c := &awsv1.EC2NodeClass{TypeMeta: metav1.TypeMeta{APIVersion: awsv1.GroupVersion.String(), Kind: "EC2NodeClass"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
+	c := &awsv1.EC2NodeClass{TypeMeta: metav1.TypeMeta{APIVersion: awsv1.GroupVersion.String(), Kind: "EC2NodeClass"},
+		ObjectMeta: metav1.ObjectMeta{Name: name}}
 	family := p.family(g.AMIType)
 	c.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: strings.ToLower(family) + "@latest"}}
 	switch {
@@ -153,16 +154,19 @@ func disk(family string, gib int64) *awsv1.BlockDeviceMapping {
 		device = "/dev/sda1"
 	}
 	kind, encrypted, size := "gp3", true, resource.NewQuantity(gib<<30, resource.BinarySI)
-	return &awsv1.BlockDeviceMapping{DeviceName: &device, EBS: &awsv1.BlockDevice{VolumeSize: size, VolumeType: &kind, Encrypted: &encrypted}}
+	return &awsv1.BlockDeviceMapping{DeviceName: &device, EBS: &awsv1.BlockDevice{VolumeSize: size, VolumeType: &kind,
+		Encrypted: &encrypted}}
 }
 
 func (p *Pool) pool(g *Group, name, class string, widen bool) *v1.NodePool {
-	pool := &v1.NodePool{TypeMeta: metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "NodePool"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
+	pool := &v1.NodePool{TypeMeta: metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "NodePool"},
+		ObjectMeta: metav1.ObjectMeta{Name: name}}
 	t := &pool.Spec.Template
 	t.Spec.NodeClassRef = &v1.NodeClassReference{Group: awsv1.Group, Kind: "EC2NodeClass", Name: class}
 	p.taints(t, g)
 	require := func(key string, operator corev1.NodeSelectorOperator, values ...string) {
-		t.Spec.Requirements = append(t.Spec.Requirements, v1.NodeSelectorRequirementWithMinValues{Key: key, Operator: operator, Values: values})
+		t.Spec.Requirements = append(t.Spec.Requirements, v1.NodeSelectorRequirementWithMinValues{Key: key,
+			Operator: operator, Values: values})
 	}
 	require(v1.CapacityTypeLabelKey, corev1.NodeSelectorOpIn, g.CapacityTypes...)
 	facts := factsOf(g.Types)
@@ -230,7 +234,8 @@ func (p *Pool) size(pool *v1.NodePool, g *Group, f facts) {
 		}
 	}
 	if g.Min > 0 {
-		p.note("at least %d nodes: a pool goes down to what its pods need; room that is there before pods come is a Deployment of placeholders or a CapacityBuffer", g.Min)
+		p.note("at least %d nodes: a pool goes down to what its pods need; room that is there before pods come is a "+
+			"Deployment of placeholders or a CapacityBuffer", g.Min)
 	}
 }
 

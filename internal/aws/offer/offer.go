@@ -1,5 +1,5 @@
-// Package offer works out where and how each instance type can be bought: zones × capacity types × reservations, each in every partition of
-// the placement group, with the price and whether it can be had now.
+// Package offer works out where and how each instance type can be bought: zones × capacity types × reservations,
+// each in every partition of the placement group, with the price and whether it can be had now.
 //
 // Offerings of all types share their label maps, one per zone, capacity type and partition, and none of them ever changes.
 package offer
@@ -142,7 +142,8 @@ func (m *Market) offering(instanceType string, z Zone, capacityType, partition s
 		p, known = m.Prices.OnDemandIn(price.Pool{Type: instanceType, Zone: z.Name})
 	}
 	out := m.closed(z) || m.Stock != nil && m.Stock.Out(shortage.Pool{
-		CapacityType: capacityType, InstanceType: instanceType, Zone: z.Name, Place: shortage.Place{Group: m.Group.ID, Partition: partition},
+		CapacityType: capacityType, InstanceType: instanceType, Zone: z.Name, Place: shortage.Place{Group: m.Group.ID,
+			Partition: partition},
 	})
 	if !known && (!m.Unpriced || out) {
 		return cloud.Offering{}, false
@@ -235,7 +236,8 @@ func (m *Market) Place(it *cloud.InstanceType, t *awsdata.InstanceType) {
 	} // else the ids are not known yet, and nothing is said about them
 	it.Labels[awsv1.LabelCapacityReservationID] = union(reserved, func(r Reservation) string { return r.ID })
 	it.Labels[awsv1.LabelCapacityReservationType] = union(reserved, func(r Reservation) string { return r.Type })
-	it.Labels[awsv1.LabelCapacityReservationInterruptible] = union(reserved, func(r Reservation) string { return boolText(r.Interruptible) })
+	it.Labels[awsv1.LabelCapacityReservationInterruptible] =
+		union(reserved, func(r Reservation) string { return boolText(r.Interruptible) })
 	if len(reserved) > 0 {
 		capacityTypes = append(capacityTypes, v1.CapacityTypeReserved)
 	}

@@ -19,7 +19,8 @@ import (
 
 // api is the part of EC2 that placement groups need.
 type api interface {
-	DescribePlacementGroups(context.Context, *ec2.DescribePlacementGroupsInput, ...func(*ec2.Options)) (*ec2.DescribePlacementGroupsOutput, error)
+	DescribePlacementGroups(context.Context, *ec2.DescribePlacementGroupsInput,
+		...func(*ec2.Options)) (*ec2.DescribePlacementGroupsOutput, error)
 }
 
 const groupLife = time.Minute

@@ -82,7 +82,10 @@ var (
 func (g grip) lacks(role *iamtypes.Role) string {
 	statements := trusted(role)
 	for _, action := range g.actions {
-		if !slices.ContainsFunc(statements, func(s statement) bool { return s.allows(action) && slices.Contains(words(s.Principal), g.service) }) {
+		if !slices.ContainsFunc(statements, func(s statement) bool {
+			return s.allows(action) &&
+				slices.Contains(words(s.Principal), g.service)
+		}) {
 			return action
 		}
 	}
@@ -91,7 +94,8 @@ func (g grip) lacks(role *iamtypes.Role) string {
 
 // command lets the service take the role, and nothing else.
 func (g grip) command(role string) string {
-	return fmt.Sprintf(`aws iam update-assume-role-policy --role-name %s --policy-document '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"%s"},"Action":["%s"]}]}'`,
+	return fmt.Sprintf(`aws iam update-assume-role-policy --role-name %s --policy-document `+
+		`'{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"%s"},"Action":["%s"]}]}'`,
 		role[strings.LastIndex(role, "/")+1:], g.service, strings.Join(g.actions, `","`))
 }
 
@@ -99,7 +103,8 @@ func (g grip) command(role string) string {
 // of tokens.
 func trustsSubject(role *iamtypes.Role, subject string) (providers []string, ok bool) {
 	for _, s := range trusted(role) {
-		if s.allows("sts:AssumeRoleWithWebIdentity") && slices.ContainsFunc(words(s.Condition), func(pattern string) bool { return matches(pattern, subject) }) {
+		if s.allows("sts:AssumeRoleWithWebIdentity") && slices.ContainsFunc(words(s.Condition),
+			func(pattern string) bool { return matches(pattern, subject) }) {
 			providers, ok = append(providers, words(s.Principal)...), true
 		}
 	}
@@ -152,7 +157,8 @@ func (l *look) checkControllerRole(ctx context.Context) ([]Finding, error) {
 		return l.judgeWebIdentity(role), nil
 	}
 	if action := pods.lacks(role); action != "" {
-		return one(Missing, pods.command(l.ControllerRole), "%s does not trust Pod Identity (%s) with %s", l.ControllerRole, pods.service, action), nil
+		return one(Missing, pods.command(l.ControllerRole), "%s does not trust Pod Identity (%s) with %s",
+			l.ControllerRole, pods.service, action), nil
 	}
 	return one(OK, "", "%s", l.ControllerRole), nil
 }
@@ -166,7 +172,8 @@ func (l *look) judgeWebIdentity(role *iamtypes.Role) []Finding {
 	switch {
 	case !ok:
 		return one(Missing, command, "%s does not trust %s", l.ControllerRole, subject)
-	case l.issuer != "" && !slices.ContainsFunc(providers, func(arn string) bool { return strings.HasSuffix(arn, ":oidc-provider/"+l.issuer) }):
+	case l.issuer != "" && !slices.ContainsFunc(providers,
+		func(arn string) bool { return strings.HasSuffix(arn, ":oidc-provider/"+l.issuer) }):
 		return one(Missing, command, "%s trusts %s of another cluster: this one's issuer is %s", l.ControllerRole, subject, l.issuer)
 	}
 	return one(OK, "", "%s", l.ControllerRole)
@@ -219,7 +226,8 @@ func (l *look) nodeRole(ctx context.Context, c *awsv1.EC2NodeClass) ([]Finding, 
 		command := l.aws("eks delete-access-entry --cluster-name %s --principal-arn %s", l.Cluster, arn) + " && " + create
 		return one(Missing, command, "the access entry of %s is one for people: machines cannot join with it", name), nil
 	case as == nobodyThere:
-		return one(Missing, create, "the cluster does not take machines with %s: it has neither an access entry nor a line with the group system:nodes in aws-auth", name), nil
+		return one(Missing, create, "the cluster does not take machines with %s: it has neither an access entry nor a "+
+			"line with the group system:nodes in aws-auth", name), nil
 	}
 	return one(OK, "", "%s, and the cluster takes its machines", name), nil
 }
@@ -288,7 +296,8 @@ func (l *look) checkProfiles(ctx context.Context) ([]Finding, error) {
 		var none *iamtypes.NoSuchEntityException
 		switch {
 		case errors.As(err, &none):
-			found = append(found, one(Missing, l.deploy(), "there is no instance profile %s, which EC2NodeClass %s names", name, c.Name)...)
+			found = append(found, one(Missing, l.deploy(),
+				"there is no instance profile %s, which EC2NodeClass %s names", name, c.Name)...)
 		case err != nil:
 			return found, err
 		case len(out.InstanceProfile.Roles) == 0:
@@ -308,7 +317,8 @@ func (l *look) checkQueue(ctx context.Context) ([]Finding, error) {
 		if l.Queue != l.Cluster {
 			parameters = append(parameters, "QueueName="+l.Queue)
 		}
-		return one(Missing, l.deploy(parameters...), "there is no queue %s: nodes would not be drained before spot machines are taken away", l.Queue), nil
+		return one(Missing, l.deploy(parameters...),
+			"there is no queue %s: nodes would not be drained before spot machines are taken away", l.Queue), nil
 	}
 	if err != nil {
 		return nil, err
@@ -327,7 +337,8 @@ func (l *look) checkSpotRole(ctx context.Context) ([]Finding, error) {
 	case len(l.pools) > 0 && !slices.ContainsFunc(l.pools, buysSpot):
 		return one(OK, "", "not needed: no NodePool allows spot"), nil
 	}
-	return one(Missing, "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com", "this account never had a spot machine, and Karpenter may not create the role that EC2 wants for one"), nil
+	return one(Missing, "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+		"this account never had a spot machine, and Karpenter may not create the role that EC2 wants for one"), nil
 }
 
 // buysSpot reports whether a pool may buy spot machines.

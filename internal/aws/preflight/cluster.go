@@ -27,7 +27,8 @@ const podIdentityAgent = "eks-pod-identity-agent"
 
 // definitions are the kinds that the controller reads, with the version that it reads them in.
 var definitions = []struct{ name, version string }{
-	{"nodepools." + v1.Group, "v1"}, {"nodeclaims." + v1.Group, "v1"}, {"nodeoverlays." + v1.Group, "v1alpha1"}, {"disruptionplans." + v1.Group, "v1alpha1"},
+	{"nodepools." + v1.Group, "v1"}, {"nodeclaims." + v1.Group, "v1"}, {"nodeoverlays." + v1.Group, "v1alpha1"},
+	{"disruptionplans." + v1.Group, "v1alpha1"},
 	{"ec2nodeclasses." + awsv1.Group, "v1"}, {"capacitybuffers.autoscaling.x-k8s.io", "v1beta1"},
 }
 
@@ -41,7 +42,8 @@ func minorOf(version string) string {
 
 func (l *look) judgeVersion() []Finding {
 	if !clusterinfo.Supported(l.minor) {
-		return one(Missing, l.aws("eks update-cluster-version --name %s --kubernetes-version VERSION", l.Cluster), "Kubernetes %s is not supported", l.minor)
+		return one(Missing, l.aws("eks update-cluster-version --name %s --kubernetes-version VERSION", l.Cluster),
+			"Kubernetes %s is not supported", l.minor)
 	}
 	return one(OK, "", "%s is active, Kubernetes %s", l.Cluster, l.minor)
 }
@@ -89,14 +91,16 @@ func (l *look) checkPools(ctx context.Context) ([]Finding, error) {
 			continue
 		}
 		if !slices.ContainsFunc(l.classes, func(c awsv1.EC2NodeClass) bool { return c.Name == ref.Name }) {
-			found = append(found, one(Missing, "kubectl edit nodepool "+l.pools[i].Name, "NodePool %s names an EC2NodeClass %s that does not exist", l.pools[i].Name, ref.Name)...)
+			found = append(found, one(Missing, "kubectl edit nodepool "+l.pools[i].Name,
+				"NodePool %s names an EC2NodeClass %s that does not exist", l.pools[i].Name, ref.Name)...)
 		}
 	}
 	switch {
 	case len(found) > 0:
 		return found, nil
 	case len(l.pools) == 0 || len(l.classes) == 0:
-		return one(Warning, "kubectl apply -f nodepool.yaml -f ec2nodeclass.yaml", "%d NodePools and %d EC2NodeClasses: without both nothing is launched", len(l.pools), len(l.classes)), nil
+		return one(Warning, "kubectl apply -f nodepool.yaml -f ec2nodeclass.yaml",
+			"%d NodePools and %d EC2NodeClasses: without both nothing is launched", len(l.pools), len(l.classes)), nil
 	}
 	return one(OK, "", "%d NodePools, %d EC2NodeClasses", len(l.pools), len(l.classes)), nil
 }
@@ -143,15 +147,18 @@ func (l *look) checkServiceAccount(ctx context.Context) ([]Finding, error) {
 		return one(OK, "", "%s takes %s by its annotation", who, role), nil
 	case "":
 	default:
-		command := fmt.Sprintf("kubectl -n %s annotate --overwrite serviceaccount %s %s=%s", l.Namespace, l.ServiceAccount, roleAnnotation, want)
+		command := fmt.Sprintf("kubectl -n %s annotate --overwrite serviceaccount %s %s=%s", l.Namespace,
+			l.ServiceAccount, roleAnnotation, want)
 		return one(Warning, command, "%s takes %s, not %s; say --controller-role if that is meant", who, role, want), nil
 	}
-	out, err := l.eks.ListPodIdentityAssociations(ctx, &eks.ListPodIdentityAssociationsInput{ClusterName: &l.Cluster, Namespace: &l.Namespace, ServiceAccount: &l.ServiceAccount})
+	out, err := l.eks.ListPodIdentityAssociations(ctx, &eks.ListPodIdentityAssociationsInput{ClusterName: &l.Cluster,
+		Namespace: &l.Namespace, ServiceAccount: &l.ServiceAccount})
 	if err != nil {
 		return nil, err
 	}
 	if len(out.Associations) == 0 {
-		command := l.aws("eks create-pod-identity-association --cluster-name %s --namespace %s --service-account %s --role-arn %s", l.Cluster, l.Namespace, l.ServiceAccount, want)
+		command := l.aws("eks create-pod-identity-association --cluster-name %s --namespace %s --service-account %s "+
+			"--role-arn %s", l.Cluster, l.Namespace, l.ServiceAccount, want)
 		return one(Missing, command, "%s has no role: neither Pod Identity nor an annotation gives it one", who), nil
 	}
 	var agent appsv1.DaemonSet
@@ -159,7 +166,8 @@ func (l *look) checkServiceAccount(ctx context.Context) ([]Finding, error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		return one(Warning, l.aws("eks create-addon --cluster-name %s --addon-name %s", l.Cluster, podIdentityAgent),
-			"%s gets its role from Pod Identity, whose agent kube-system/%s is not there; only nodes of EKS Auto Mode do without", who, podIdentityAgent), nil
+			"%s gets its role from Pod Identity, whose agent kube-system/%s is not there; only nodes of EKS Auto Mode "+
+				"do without", who, podIdentityAgent), nil
 	case err != nil:
 		return nil, err
 	}
@@ -172,7 +180,8 @@ func (l *look) checkDNS(ctx context.Context) ([]Finding, error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		return one(Warning, l.aws("eks create-addon --cluster-name %s --addon-name coredns", l.Cluster),
-			"there is no service kube-system/kube-dns: nodes of some image families are not told where DNS is, unless spec.kubelet.clusterDNS says so"), nil
+			"there is no service kube-system/kube-dns: nodes of some image families are not told where DNS is, unless "+
+				"spec.kubelet.clusterDNS says so"), nil
 	case err != nil:
 		return nil, err
 	}

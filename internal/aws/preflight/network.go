@@ -50,9 +50,11 @@ func (l *look) judgeSubnets(class string, subnets []ec2types.Subnet) []Finding {
 	case len(subnets) == 0:
 		return one(Missing, l.tag("SUBNET-ID..."), "%s selects no subnet", class)
 	case free < fewAddresses:
-		return one(Missing, l.tag("LARGER-SUBNET-ID..."), "the %d subnets of %s have %d free addresses together", len(subnets), class, free)
+		return one(Missing, l.tag("LARGER-SUBNET-ID..."), "the %d subnets of %s have %d free addresses together",
+			len(subnets), class, free)
 	case len(zones) == 1:
-		return one(Warning, l.tag("SUBNET-ID-OF-ANOTHER-ZONE..."), "the subnets of %s are in one zone: when it has no machines, there are none", class)
+		return one(Warning, l.tag("SUBNET-ID-OF-ANOTHER-ZONE..."),
+			"the subnets of %s are in one zone: when it has no machines, there are none", class)
 	}
 	return one(OK, "", "%s: %d in %d zones, %d free addresses", class, len(subnets), len(zones), free)
 }
@@ -72,7 +74,8 @@ func (l *look) checkSecurityGroups(ctx context.Context) ([]Finding, error) {
 			}
 		}
 		if n == 0 {
-			group := `"$(` + l.aws("eks describe-cluster --name %s --query cluster.resourcesVpcConfig.clusterSecurityGroupId --output text", l.Cluster) + `)"`
+			group := `"$(` + l.aws("eks describe-cluster --name %s --query "+
+				"cluster.resourcesVpcConfig.clusterSecurityGroupId --output text", l.Cluster) + `)"`
 			found = append(found, one(Missing, l.tag(group), "%s selects no security group", about(&c))...)
 			continue
 		}

@@ -97,7 +97,8 @@ type look struct {
 func Run(ctx context.Context, in Input) []Finding {
 	l := &look{
 		Names: in.Names.withDefaults(), cfg: in.AWS, kube: in.Kube, version: in.Version,
-		ec2: ec2.NewFromConfig(in.AWS), eks: eks.NewFromConfig(in.AWS), iam: iam.NewFromConfig(in.AWS), sqs: sqs.NewFromConfig(in.AWS), ssm: ssm.NewFromConfig(in.AWS),
+		ec2: ec2.NewFromConfig(in.AWS), eks: eks.NewFromConfig(in.AWS), iam: iam.NewFromConfig(in.AWS),
+		sqs: sqs.NewFromConfig(in.AWS), ssm: ssm.NewFromConfig(in.AWS),
 	}
 	var all []Finding
 	for _, c := range []struct {
@@ -212,7 +213,8 @@ func (l *look) checkCluster(ctx context.Context) ([]Finding, error) {
 	var none *ekstypes.ResourceNotFoundException
 	switch {
 	case errors.As(err, &none):
-		return one(Missing, "aws eks list-clusters --region "+l.cfg.Region, "there is no EKS cluster %s in %s", l.Cluster, l.cfg.Region), nil
+		return one(Missing, "aws eks list-clusters --region "+l.cfg.Region, "there is no EKS cluster %s in %s",
+			l.Cluster, l.cfg.Region), nil
 	case err != nil && versionErr != nil:
 		return append(unreached, Finding{State: Unknown, Message: explain(err)}), nil
 	case err != nil:
@@ -237,7 +239,8 @@ func (l *look) aws(format string, args ...any) string {
 // deploy is the command that makes everything in the account that Karpenter needs. Its arguments come before the region, which would
 // end the list.
 func (l *look) deploy(parameters ...string) string {
-	return l.aws("cloudformation deploy --stack-name Karpenter-%s --template-file karpenter-cloudformation.yaml --capabilities CAPABILITY_NAMED_IAM --parameter-overrides %s",
+	return l.aws("cloudformation deploy --stack-name Karpenter-%s --template-file karpenter-cloudformation.yaml "+
+		"--capabilities CAPABILITY_NAMED_IAM --parameter-overrides %s",
 		l.Cluster, strings.Join(append([]string{"ClusterName=" + l.Cluster}, parameters...), " "))
 }
 

@@ -33,12 +33,14 @@ func (l *look) checkQuotas(ctx context.Context) ([]Finding, error) {
 		if err != nil {
 			return found, &smithy.OperationError{ServiceID: "Service Quotas", OperationName: "GetServiceQuota", Err: err}
 		}
-		command := l.aws("service-quotas request-service-quota-increase --service-code ec2 --quota-code %s --desired-value %d", q.code, max(wanted, 4*few))
+		command := l.aws("service-quotas request-service-quota-increase --service-code ec2 --quota-code %s "+
+			"--desired-value %d", q.code, max(wanted, 4*few))
 		switch {
 		case value < few:
 			found = append(found, one(Missing, command, "EC2 lets you run %g virtual CPUs of %s machines", value, q.what)...)
 		case float64(wanted) > value:
-			found = append(found, one(Warning, command, "EC2 lets you run %g virtual CPUs of %s machines, the limits of the NodePools come to %d", value, q.what, wanted)...)
+			found = append(found, one(Warning, command,
+				"EC2 lets you run %g virtual CPUs of %s machines, the limits of the NodePools come to %d", value, q.what, wanted)...)
 		default:
 			found = append(found, one(OK, "", "%g virtual CPUs of %s machines", value, q.what)...)
 		}

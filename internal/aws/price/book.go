@@ -23,7 +23,8 @@ import (
 
 // spotAPI is the part of EC2 that spot prices come from.
 type spotAPI interface {
-	DescribeSpotPriceHistory(context.Context, *ec2.DescribeSpotPriceHistoryInput, ...func(*ec2.Options)) (*ec2.DescribeSpotPriceHistoryOutput, error)
+	DescribeSpotPriceHistory(context.Context, *ec2.DescribeSpotPriceHistoryInput,
+		...func(*ec2.Options)) (*ec2.DescribeSpotPriceHistoryOutput, error)
 }
 
 // productsAPI is the part of the price list service that on-demand prices come from.

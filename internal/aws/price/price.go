@@ -60,8 +60,8 @@ func (l *List) OnDemandIn(p Pool) (cloud.NanoUSD, bool) {
 	return l.OnDemand(p.Type)
 }
 
-// localGroup returns the group of a local zone, under which the price list has it: us-west-2-lax-1 for us-west-2-lax-1a. It is false for the
-// zones of the region itself, such as us-west-2a.
+// localGroup returns the group of a local zone, under which the price list has it: us-west-2-lax-1 for
+// us-west-2-lax-1a. It is false for the zones of the region itself, such as us-west-2a.
 func localGroup(region, zone string) (string, bool) {
 	if !strings.HasPrefix(zone, region+"-") {
 		return "", false
@@ -104,7 +104,8 @@ func (l *List) WithSpot(prices map[Pool]cloud.NanoUSD) *List {
 
 // Equal reports whether two lists quote the same prices.
 func (l *List) Equal(other *List) bool {
-	return l.quoted == other.quoted && maps.Equal(l.onDemand, other.onDemand) && maps.Equal(l.local, other.local) && maps.Equal(l.spot, other.spot)
+	return l.quoted == other.quoted && maps.Equal(l.onDemand, other.onDemand) && maps.Equal(l.local, other.local) &&
+		maps.Equal(l.spot, other.spot)
 }
 
 func merged[K comparable](old, add map[K]cloud.NanoUSD) map[K]cloud.NanoUSD {

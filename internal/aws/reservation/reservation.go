@@ -24,7 +24,8 @@ import (
 
 // api is the part of EC2 that reservations need.
 type api interface {
-	DescribeCapacityReservations(context.Context, *ec2.DescribeCapacityReservationsInput, ...func(*ec2.Options)) (*ec2.DescribeCapacityReservationsOutput, error)
+	DescribeCapacityReservations(context.Context, *ec2.DescribeCapacityReservationsInput,
+		...func(*ec2.Options)) (*ec2.DescribeCapacityReservationsOutput, error)
 }
 
 const listLife = time.Minute
@@ -143,8 +144,8 @@ func queryKey(q *ec2.DescribeCapacityReservationsInput) string {
 	return s.String()
 }
 
-// EC2 begins to stop the machines of a capacity block half an hour before it ends. Leave is how long before its end the block takes no more
-// machines and gives those up that it has, so that their pods get ten minutes.
+// EC2 begins to stop the machines of a capacity block half an hour before it ends. Leave is how long before its end
+// the block takes no more machines and gives those up that it has, so that their pods get ten minutes.
 const Leave = 40 * time.Minute
 
 // Ending says that a reservation is a capacity block that is about to end.
@@ -156,7 +157,8 @@ func Ending(r *awsv1.CapacityReservation, now time.Time) bool {
 func read(r ec2types.CapacityReservation, now time.Time) (awsv1.CapacityReservation, bool) {
 	ended := r.EndDate != nil && !r.EndDate.After(now)
 	// The status of a class knows no other ways of matching; the whole status would be refused.
-	known := r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaOpen || r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaTargeted
+	known := r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaOpen ||
+		r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaTargeted
 	if r.State != ec2types.CapacityReservationStateActive || special(r) != "" || !known || ended {
 		return awsv1.CapacityReservation{}, false
 	}

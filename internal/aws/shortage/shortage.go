@@ -1,4 +1,5 @@
-// Package shortage remembers what was found to be out: pools, whole capacity types, zones of placement groups, and subnets without addresses.
+// Package shortage remembers what was found to be out: pools, whole capacity types, zones of placement groups, and
+// subnets without addresses.
 //
 // What is out for a placement group may well be there outside of it, so that concerns the group only. What is out without a group is out
 // for everybody.

@@ -73,9 +73,10 @@ func (t *Turns) waker() chan struct{} {
 	return t.wake
 }
 
-// Run takes turns until ctx ends, and returns when the last step has. watched may be nil. step says when to look again, 0 for never, and is
-// told of no name that was not called.
-func (t *Turns) Run(ctx context.Context, watched *telemetry.Loop, step func(ctx context.Context, name string) (time.Duration, error)) error {
+// Run takes turns until ctx ends, and returns when the last step has. watched may be nil. step says when to look
+// again, 0 for never, and gets only names that were called.
+func (t *Turns) Run(ctx context.Context, watched *telemetry.Loop, step func(ctx context.Context,
+	name string) (time.Duration, error)) error {
 	t.mu.Lock()
 	wake := t.waker()
 	t.mu.Unlock()
@@ -105,7 +106,8 @@ func (t *Turns) Run(ctx context.Context, watched *telemetry.Loop, step func(ctx 
 }
 
 // one takes one step. A step that panics fails.
-func one(ctx context.Context, watched *telemetry.Loop, name string, step func(context.Context, string) (time.Duration, error)) (again time.Duration, err error) {
+func one(ctx context.Context, watched *telemetry.Loop, name string, step func(context.Context, string) (time.Duration,
+	error)) (again time.Duration, err error) {
 	turn, ctx := watched.Begin(ctx, "step of "+name)
 	defer turn.End(&err)
 	again, err = step(ctx, name)

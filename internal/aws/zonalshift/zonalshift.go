@@ -1,7 +1,8 @@
-// Package zonalshift follows ARC zonal shifts: zones from which the cluster's traffic is shifted away, because an operator or AWS found them impaired.
+// Package zonalshift follows ARC zonal shifts: zones from which the cluster's traffic is shifted away, because an
+// operator or AWS found them impaired.
 //
-// What was heard last counts while nothing newer is heard: a shift that an operator started until its own end, one that AWS started by itself for
-// some minutes.
+// What was heard last counts while nothing newer is heard: a shift that an operator started until its own end, one
+// that AWS started by itself for some minutes.
 package zonalshift
 
 import (
@@ -19,7 +20,8 @@ import (
 
 // api is the part of ARC that tells shifts.
 type api interface {
-	GetManagedResource(context.Context, *arczonalshift.GetManagedResourceInput, ...func(*arczonalshift.Options)) (*arczonalshift.GetManagedResourceOutput, error)
+	GetManagedResource(context.Context, *arczonalshift.GetManagedResourceInput,
+		...func(*arczonalshift.Options)) (*arczonalshift.GetManagedResourceOutput, error)
 }
 
 // autoLife is how long a shift counts for which ARC tells no end, after it was heard of.

@@ -34,7 +34,8 @@ func cutVolumes(in []corev1.Volume) []corev1.Volume {
 	for i := range in {
 		switch v := &in[i]; {
 		case v.PersistentVolumeClaim != nil:
-			out = append(out, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: v.PersistentVolumeClaim}})
+			out = append(out, corev1.Volume{Name: v.Name,
+				VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: v.PersistentVolumeClaim}})
 		case v.Ephemeral != nil:
 			out = append(out, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
 		}
@@ -77,8 +78,8 @@ func resizeRefused(pod *corev1.Pod) bool {
 	return false
 }
 
-// sizes say what containers count for that may be resized while they run. kube-scheduler counts the same, in every state of a resize: a node
-// that we found room on would be refused by it otherwise.
+// sizes say what containers count for that may be resized while they run. kube-scheduler counts the same, in every
+// state of a resize: a node that we found room on would be refused by it otherwise.
 type sizes struct {
 	statuses []corev1.ContainerStatus
 	sidecars bool // of init containers, only those that go on running are resized
@@ -154,7 +155,8 @@ func larger(lists ...corev1.ResourceList) corev1.ResourceList {
 // each required term; that is taken out, because every such pod would be a class of its own.
 func cutAffinity(pod *corev1.Pod) *corev1.Affinity {
 	a := pod.Spec.Affinity
-	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil || !OwnedBy(pod, "DaemonSet") {
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil ||
+		!OwnedBy(pod, "DaemonSet") {
 		return a
 	}
 	required := &corev1.NodeSelector{}

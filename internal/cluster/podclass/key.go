@@ -41,7 +41,8 @@ func restOf(pod *corev1.Pod) *corev1.PodSpec {
 		return nil
 	}
 	return &corev1.PodSpec{
-		Volumes: volumes, Affinity: cutAffinity(pod), Tolerations: s.Tolerations, PreemptionPolicy: s.PreemptionPolicy, Overhead: s.Overhead,
+		Volumes: volumes, Affinity: cutAffinity(pod), Tolerations: s.Tolerations,
+		PreemptionPolicy: s.PreemptionPolicy, Overhead: s.Overhead,
 		TopologySpreadConstraints: s.TopologySpreadConstraints, ResourceClaims: s.ResourceClaims, Resources: podLevel(pod), OS: s.OS,
 	}
 }

@@ -16,8 +16,8 @@ const (
 	Vacancy = 20 * time.Second
 )
 
-// Until returns when room is not kept any more because no pod came; a moment that has passed where it is not kept. It ends earlier when the pod
-// is bound or gone. A machine that boots is waited for.
+// Until returns when room is not kept any more because no pod came; a moment that has passed where it is not kept.
+// It ends earlier when the pod is bound or gone. A machine that boots is waited for.
 func Until(snap *cluster.Snapshot, s cluster.Seat, now time.Time) time.Time {
 	target := snap.Target(s.Target)
 	if target == nil {
@@ -38,9 +38,10 @@ func Kept(snap *cluster.Snapshot, s cluster.Seat, now time.Time) bool {
 	return Until(snap, s, now).After(now)
 }
 
-// Landing names the nodes with vacant seats, for which pods are on the way: nothing else is planned onto them or removes them. A pod that has not
-// been evicted yet, and a pod that waits, needs no protection by it, because its own seat keeps its room. Seats that have been vacant since over, or for
-// longer, were not taken in time; over is zero where there are none.
+// Landing names the nodes with vacant seats, for which pods are on the way: nothing else is planned onto them or
+// removes them. A pod that has not been evicted yet, and a pod that waits, needs no protection by it, because its
+// own seat keeps its room. Seats that have been vacant since over, or for longer, were not taken in time; over is
+// zero where there are none.
 func Landing(snap *cluster.Snapshot, now time.Time) (nodes map[string]bool, over time.Time) {
 	nodes = map[string]bool{}
 	for s := range snap.Seats() {

@@ -49,7 +49,9 @@ func has(crd *apiextensionsv1.CustomResourceDefinition, version string) bool {
 
 // stores reports whether v1 is what a definition stores.
 func stores(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == hub && v.Storage })
+	return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == hub && v.Storage
+	})
 }
 
 // stale reports whether objects may be stored in another version than v1.

@@ -1,5 +1,6 @@
-// Package buffer keeps room for the pods that CapacityBuffers announce: it finds out which pods those are (core/buffer), looks where there is
-// room for them after all pods of users, has nodes opened for the rest, and tells the owners.
+// Package buffer keeps room for the pods that CapacityBuffers announce: it finds out which pods those are
+// (core/buffer), looks where there is room for them after all pods of users, has nodes opened for the rest, and
+// tells the owners.
 //
 // The pods exist in the store only, as spares, and no plan is noted for them. So planning for pods of users does not see them: their
 // room is given up the moment a pod needs it, and bought again afterwards. Disruption looks where they rest.
@@ -210,7 +211,8 @@ func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1
 	}
 	if err != nil {
 		l.watched.Panicked()
-		flaw = &buffer.Flaw{Code: buffer.Unreadable, Value: "Karpenter runs into a bug of its own over this buffer; please report it: " + err.Error()}
+		flaw = &buffer.Flaw{Code: buffer.Unreadable,
+			Value: "Karpenter runs into a bug of its own over this buffer; please report it: " + err.Error()}
 	}
 	r.flaw, r.from, r.note = flaw, from, ask.Note
 	if old := snap.SparesOf(b.Namespace, b.Name); old == nil || !r.same(old, ask.Pods) {
@@ -245,7 +247,8 @@ func (r *resolved) same(old *cluster.Spares, pods []*corev1.Pod) bool {
 }
 
 // source finds what the shape of a buffer's pods is taken from.
-func (l *Loop) source(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityBuffer, r *resolved) (buffer.Source, *buffer.Flaw, error) {
+func (l *Loop) source(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityBuffer,
+	r *resolved) (buffer.Source, *buffer.Flaw, error) {
 	r.template = nil
 	if flaw := buffer.Check(b); flaw != nil {
 		return buffer.Source{}, flaw, nil

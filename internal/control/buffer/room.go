@@ -35,8 +35,8 @@ type missing struct {
 	first, last time.Time // since when some is missing, and since when so much
 }
 
-// due reports whether what is missing is bought now. While pods bind one after the other more and more is missing, and one node for all of it is
-// cheaper than one for each.
+// due reports whether what is missing is bought now. While pods bind one after the other more and more is missing,
+// and one node for all of it is cheaper than one for each.
 func (m *missing) due(pods int, s Settings, now time.Time) bool {
 	if pods != m.pods {
 		if m.pods == 0 {
@@ -124,7 +124,11 @@ func waiting(snap *cluster.Snapshot, now time.Time) []*cluster.Pod {
 
 // plan asks the engine. When it panics, the buffers are found that it panics over, and left out for a while.
 func (l *Loop) plan(ctx context.Context, in engine.Question, all []*cluster.Spares) *engine.Plan {
-	kept := slices.DeleteFunc(slices.Clone(all), func(s *cluster.Spares) bool { _, left := l.aside.Has(keyOfSpares(s)); return left || len(s.Pods) == 0 })
+	kept := slices.DeleteFunc(slices.Clone(all), func(s *cluster.Spares) bool {
+		_,
+			left := l.aside.Has(keyOfSpares(s))
+		return left || len(s.Pods) == 0
+	})
 	plan, err := l.try(with(in, kept))
 	if err == nil {
 		return plan
@@ -172,10 +176,12 @@ func keyOfSpares(s *cluster.Spares) types.NamespacedName {
 
 func (l *Loop) leave(ctx context.Context, s *cluster.Spares, until time.Time, broken *bug.Panic) {
 	key := keyOfSpares(s)
-	telemetry.Log(ctx).Error("a capacity buffer is left out of plans because of a bug", "CapacityBuffer", key.String(), "until", until, "error", broken)
+	telemetry.Log(ctx).Error("a capacity buffer is left out of plans because of a bug", "CapacityBuffer",
+		key.String(), "until", until, "error", broken)
 	why := l.aside.Leave(key, until, "buffer", "keeps no room for it", broken)
 	if r := l.known[key]; r != nil {
-		l.Events.Publish(telemetry.Event{Object: telemetry.BufferRef(key, r.uid), Reason: telemetry.LeftOut, Key: []string{string(r.uid)}, Message: why})
+		l.Events.Publish(telemetry.Event{Object: telemetry.BufferRef(key, r.uid), Reason: telemetry.LeftOut,
+			Key: []string{string(r.uid)}, Message: why})
 	}
 }
 

@@ -51,7 +51,8 @@ func (l *Loop) write(ctx context.Context, snap *cluster.Snapshot, b *autoscaling
 }
 
 // status is what a buffer is to say.
-func (l *Loop) status(spares *cluster.Spares, b *autoscalingv1beta1.CapacityBuffer, r *resolved, now time.Time) *autoscalingv1beta1.CapacityBuffer {
+func (l *Loop) status(spares *cluster.Spares, b *autoscalingv1beta1.CapacityBuffer, r *resolved,
+	now time.Time) *autoscalingv1beta1.CapacityBuffer {
 	told := b.DeepCopy()
 	flaw := r.flaw
 	if why, left := l.aside.Has(keyOf(b)); left && flaw == nil {
@@ -59,7 +60,8 @@ func (l *Loop) status(spares *cluster.Spares, b *autoscalingv1beta1.CapacityBuff
 	}
 	if flaw != nil {
 		condition.SetFalse(told, autoscalingv1beta1.ConditionTypeReadyForProvisioning, flaw.Reason(), sentence.BufferFlaw(flaw), now)
-		condition.SetFalse(told, autoscalingv1beta1.ConditionTypeProvisioning, autoscalingv1beta1.ReasonNotReadyForProvisioning, "no room is kept: the buffer is not resolved", now)
+		condition.SetFalse(told, autoscalingv1beta1.ConditionTypeProvisioning,
+			autoscalingv1beta1.ReasonNotReadyForProvisioning, "no room is kept: the buffer is not resolved", now)
 		told.Status.Replicas, told.Status.PodTemplateRef, told.Status.PodTemplateGeneration = nil, nil, nil
 		return told
 	}
@@ -74,7 +76,8 @@ func (l *Loop) status(spares *cluster.Spares, b *autoscalingv1beta1.CapacityBuff
 		s.PodTemplateGeneration = new(r.from.Generation)
 	}
 	condition.Set(told, metav1.Condition{
-		Type: autoscalingv1beta1.ConditionTypeReadyForProvisioning, Status: metav1.ConditionTrue, Reason: autoscalingv1beta1.ReasonResolved, Message: sentence.BufferNote(r.note),
+		Type: autoscalingv1beta1.ConditionTypeReadyForProvisioning, Status: metav1.ConditionTrue,
+		Reason: autoscalingv1beta1.ReasonResolved, Message: sentence.BufferNote(r.note),
 	}, now)
 	if spares == nil || !spares.Placed {
 		return told
@@ -113,6 +116,7 @@ func (l *Loop) complain(told *autoscalingv1beta1.CapacityBuffer, r *resolved) {
 		return
 	}
 	l.Events.Publish(telemetry.Event{
-		Object: telemetry.BufferRef(keyOf(told), told.UID), Reason: telemetry.BufferWithoutRoom, Key: []string{string(told.UID), message}, Message: message,
+		Object: telemetry.BufferRef(keyOf(told), told.UID), Reason: telemetry.BufferWithoutRoom,
+		Key: []string{string(told.UID), message}, Message: message,
 	})
 }

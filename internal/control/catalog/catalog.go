@@ -1,8 +1,8 @@
 // Package catalog knows which pools our provider serves and what each of them can launch.
 //
-// The provider remembers its catalogues and says by pointer whether there is news; this service asks it, leaves out the pools
-// that are not ours or cannot be served, and says so once. NodeOverlays are applied here, so that no loop sees a catalogue without them; the
-// provider, which chooses at launch from its own, asks for them with Corrected.
+// The provider remembers its catalogues and says by pointer whether there is news; this service asks it, leaves out
+// the pools that are not ours or cannot be served, and says so once. NodeOverlays are applied here, so that no loop
+// sees a catalogue without them; the provider, which chooses at launch from its own, asks for them with Corrected.
 package catalog
 
 import (
@@ -66,7 +66,7 @@ func (s *Service) known(ctx context.Context, snap *cluster.Snapshot) (pools map[
 	for p := range snap.Pools() {
 		if ref := p.Spec.Template.Spec.NodeClassRef; !s.Serves(ref) {
 			if cloud.ServesGroup(s.provider, ref) {
-				notReady[p.Name] = true // a kind of ours that is not served: pods hear of it
+				notReady[p.Name] = true // one of our kinds that is not served: pods hear of it
 			}
 			continue
 		}

@@ -72,8 +72,8 @@ func (s *Service) Verdicts(ctx context.Context, snap *cluster.Snapshot) ([]*v1al
 	return s.overlays.objects, s.overlays.verdicts
 }
 
-// Corrected applies the NodeOverlays that are in force to a catalogue of the provider, for a machine of a pool. A claim without pool, or of a pool
-// that is not known, gets the catalogue unchanged.
+// Corrected applies the NodeOverlays that are in force to a catalogue of the provider, for a machine of a pool. A
+// claim without pool, or of a pool that is not known, gets the catalogue unchanged.
 func (s *Service) Corrected(ctx context.Context, pool string, c *cloud.Catalog) *cloud.Catalog {
 	if s.overlays == nil || pool == "" {
 		return c

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// bootPoll is how often the cloud is asked for a machine whose node has not joined, and askCall how long it may take to answer: others wait for the
-	// same workers.
+	// bootPoll is how often the cloud is asked for a machine whose node has not joined, and askCall how long it may
+	// take to answer: others wait for the same workers.
 	bootPoll = 30 * time.Second
 	askCall  = 10 * time.Second
 )
 
-// booting gives a claim up whose machine has ended before its node joined: a volume that cannot be made, a key that may not be used and a spot machine
-// that is taken back end it within minutes. Nothing will come of it, and its pods need not wait for as long as a node may take. What the cloud cannot tell is
-// left to that time.
+// booting gives a claim up whose machine has ended before its node joined: a volume that cannot be made, a key that
+// may not be used and a spot machine that is taken back end it within minutes. Nothing will come of it, and its
+// pods need not wait for as long as a node may take. What the cloud cannot tell is left to that time.
 func (l *Loop) booting(ctx context.Context, v lifecycle.View, step lifecycle.Step) lifecycle.Step {
 	from := lifecycle.AskFrom(v)
 	if from.IsZero() || step.Kind == lifecycle.GiveUp {
@@ -48,8 +48,9 @@ func (l *Loop) hasEnded(ctx context.Context, claim *v1.NodeClaim) bool {
 	return errors.Is(err, cloud.ErrNotFound) || err == nil && m.Deleting
 }
 
-// endsBooting counts a claim that was deleted because its machine has ended, before its node joined: an interruption queue tells that sooner than we
-// ask. What ends every machine at boot would be answered by one after the other.
+// endsBooting counts a claim that was deleted because its machine has ended, before its node joined: an
+// interruption queue tells that sooner than we ask. What ends every machine at boot would be answered by one after
+// the other.
 func (l *Loop) endsBooting(ctx context.Context, v lifecycle.View) {
 	if !lifecycle.AskFrom(v).IsZero() && !condition.IsTrue(v.Claim, v1.ConditionTypeInstanceTerminating) && l.hasEnded(ctx, v.Claim) {
 		l.countFailed(v.Claim, true)

@@ -81,22 +81,25 @@ func (l *Loop) stopMachine(ctx context.Context, claim *v1.NodeClaim) (time.Time,
 	return now.Add(stopPoll), l.writeStatus(ctx, claim, &stopping)
 }
 
-// hasUnseenNode asks the API server for the Node of a claim that has none in our picture: perhaps another process registered it, and pods run there.
-// Such a Node is deleted, so that it is drained as soon as we hear of it. The machine of which the time is up stops anyway.
+// hasUnseenNode asks the API server for the Node of a claim that has none in our picture: perhaps another process
+// registered it, and pods run there. Such a Node is deleted, so that it is drained as soon as we hear of it. The
+// machine of which the time is up stops anyway.
 func (l *Loop) hasUnseenNode(ctx context.Context, claim *v1.NodeClaim) (bool, error) {
 	now := time.Now()
 	deadline, err := lifecycle.Deadline(claim)
 	if err != nil {
 		return false, fmt.Errorf("annotation %s: %w", v1.NodeClaimTerminationTimestampAnnotationKey, err)
 	}
-	if condition.IsTrue(claim, v1.ConditionTypeInstanceTerminating) || !deadline.IsZero() && !now.Before(deadline) || evict.Taken(claim, now) {
+	if condition.IsTrue(claim, v1.ConditionTypeInstanceTerminating) || !deadline.IsZero() && !now.Before(deadline) ||
+		evict.Taken(claim, now) {
 		return false, nil
 	}
 	node, err := l.unseenNode(ctx, claim)
 	if node == nil || err != nil {
 		return false, err
 	}
-	telemetry.Log(ctx).Error("the machine is not stopped yet, because the API server has a node for it that was not heard of", "NodeClaim", claim.Name, "Node", node.Name)
+	telemetry.Log(ctx).Error("the machine is not stopped yet, because the API server has a node for it that was not "+
+		"heard of", "NodeClaim", claim.Name, "Node", node.Name)
 	if node.DeletionTimestamp != nil {
 		return true, nil
 	}
@@ -104,8 +107,9 @@ func (l *Loop) hasUnseenNode(ctx context.Context, claim *v1.NodeClaim) (bool, er
 	return true, client.IgnoreNotFound(err)
 }
 
-// unseenNode is the registered Node that the API server has for the claim's machine, nil if there is none. A crash between the registration
-// of a Node and that of its claim leaves a claim that does not say its Node's name; registration gave both the same labels.
+// unseenNode is the registered Node that the API server has for the claim's machine, nil if there is none. A crash
+// between the registration of a Node and that of its claim leaves a claim that does not say its Node's name;
+// registration gave both the same labels.
 func (l *Loop) unseenNode(ctx context.Context, claim *v1.NodeClaim) (*corev1.Node, error) {
 	var list corev1.NodeList
 	var err error

@@ -96,7 +96,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	})
 	wait.Go(func() {
 		errs[1] = workqueue.Work[upkeepVersion]{
-			Workers: min(l.settings.Workers, 100), Rows: l.upkeepRows, Step: l.keep, Forget: l.upkeep.forget, Name: "nodeclaim.disruption", Metrics: l.Metrics,
+			Workers: min(l.settings.Workers, 100), Rows: l.upkeepRows, Step: l.keep, Forget: l.upkeep.forget,
+			Name: "nodeclaim.disruption", Metrics: l.Metrics,
 		}.Run(ctx, l.Store)
 	})
 	wait.Wait()
@@ -151,7 +152,8 @@ func (l *Loop) live(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	if row == nil || row.Claim == nil {
 		return time.Time{}, nil
 	}
-	v := lifecycle.View{Claim: row.Claim, NeedsOpenNode: l.settings.HoldTaint > 0 && needsOpenNode(snap), Unpublished: l.unpublished(snap, row)}
+	v := lifecycle.View{Claim: row.Claim, NeedsOpenNode: l.settings.HoldTaint > 0 && needsOpenNode(snap),
+		Unpublished: l.unpublished(snap, row)}
 	if id := row.Claim.Status.ProviderID; id != "" {
 		v.Nodes = snap.NodesWithProviderID(id)
 	}
@@ -174,7 +176,8 @@ func (l *Loop) next(ctx context.Context, v lifecycle.View) (time.Time, error) {
 	step := lifecycle.Next(v, time.Now(), l.settings.Settings)
 	if l.Hint != nil && step.Kind == lifecycle.Write && slices.Contains(step.Reached, lifecycle.Opened) {
 		l.Hint(ctx, step.Node.Name)
-		step = lifecycle.Next(v, time.Now(), l.settings.Settings) // it took seconds: the node is open from now on, not from when it was ready
+		// it took seconds: the node is open from now on, not from when it was ready
+		step = lifecycle.Next(v, time.Now(), l.settings.Settings)
 	}
 	step = l.booting(ctx, v, step)
 	if step.Overdue {

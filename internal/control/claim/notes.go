@@ -8,7 +8,8 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// notes are what one of the loops remembers of each claim. A claim of the same name that came later is another one, of which nothing is remembered.
+// notes are what one of the loops remembers of each claim. A claim of the same name that came later is another one,
+// of which nothing is remembered.
 type notes[T any] struct {
 	mu     sync.Mutex
 	byName map[string]*note[T]

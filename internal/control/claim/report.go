@@ -24,8 +24,10 @@ func (l *Loop) reportLaunched(ctx context.Context, claim *v1.NodeClaim, m cloud.
 	telemetry.Log(ctx).Info("launched nodeclaim", "NodeClaim", claim.Name, "provider-id", m.ProviderID, "instance-type", m.InstanceType,
 		"zone", m.Zone, "capacity-type", m.CapacityType, "allocatable", m.Allocatable)
 	l.Journal.Add(journal.Record{
-		Act: journal.Launched, Loop: lifeName, About: about(claim), Text: fmt.Sprintf("%s in %s (%s): %s", m.InstanceType, m.Zone, m.CapacityType, m.ProviderID),
-		Chosen: []journal.Option{{Pool: claim.Labels[v1.NodePoolLabelKey], Type: m.InstanceType, Zone: m.Zone, CapacityType: m.CapacityType}},
+		Act: journal.Launched, Loop: lifeName, About: about(claim), Text: fmt.Sprintf("%s in %s (%s): %s",
+			m.InstanceType, m.Zone, m.CapacityType, m.ProviderID),
+		Chosen: []journal.Option{{Pool: claim.Labels[v1.NodePoolLabelKey], Type: m.InstanceType, Zone: m.Zone,
+			CapacityType: m.CapacityType}},
 	})
 }
 
@@ -34,7 +36,8 @@ func (l *Loop) reportLaunchFailed(ctx context.Context, claim *v1.NodeClaim, err 
 	cause, message := causeOf(err)
 	l.Journal.Add(journal.Record{Act: journal.FellBack, Loop: lifeName, About: about(claim), Reason: cause, Text: message})
 	if dry, ok := errors.AsType[*cloud.NoCapacityError](err); ok {
-		l.Events.Tell(telemetry.Refs(nil, claim), telemetry.InsufficientCapacity, fmt.Sprintf("The cloud has no machine for NodeClaim %s now: %v", claim.Name, dry.Err))
+		l.Events.Tell(telemetry.Refs(nil, claim), telemetry.InsufficientCapacity,
+			fmt.Sprintf("The cloud has no machine for NodeClaim %s now: %v", claim.Name, dry.Err))
 		return
 	}
 	if unready, ok := errors.AsType[*cloud.ClassNotReadyError](err); ok {
@@ -92,14 +95,18 @@ func (l *Loop) reportExpired(row *cluster.Node) {
 }
 
 func (l *Loop) reportDeadline(ctx context.Context, claim *v1.NodeClaim, deadline time.Time) {
-	telemetry.Log(ctx).Info("annotated nodeclaim", "NodeClaim", claim.Name, v1.NodeClaimTerminationTimestampAnnotationKey, deadline.Format(time.RFC3339))
-	l.Events.Tell(telemetry.Refs(nil, claim), telemetry.TerminationGracePeriodEnding, fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)))
+	telemetry.Log(ctx).Info("annotated nodeclaim", "NodeClaim", claim.Name,
+		v1.NodeClaimTerminationTimestampAnnotationKey, deadline.Format(time.RFC3339))
+	l.Events.Tell(telemetry.Refs(nil, claim), telemetry.TerminationGracePeriodEnding,
+		fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)))
 }
 
 func (l *Loop) reportEnded(ctx context.Context, claim *v1.NodeClaim) {
 	pool := claim.Labels[v1.NodePoolLabelKey]
-	telemetry.Log(ctx).Info("deleted nodeclaim", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID, "Node", claim.Status.NodeName)
-	l.Metrics.NodeClaimsTerminated.WithLabelValues(pool, claim.Labels[v1.CapacityTypeLabelKey], claim.Labels[corev1.LabelTopologyZone]).Inc()
+	telemetry.Log(ctx).Info("deleted nodeclaim", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID,
+		"Node", claim.Status.NodeName)
+	l.Metrics.NodeClaimsTerminated.WithLabelValues(pool, claim.Labels[v1.CapacityTypeLabelKey],
+		claim.Labels[corev1.LabelTopologyZone]).Inc()
 	l.Metrics.NodeClaimTermination.WithLabelValues(pool).Observe(time.Since(claim.DeletionTimestamp.Time).Seconds())
 	if stopping := condition.Get(claim, v1.ConditionTypeInstanceTerminating); stopping != nil {
 		l.Metrics.NodeClaimInstanceTermination.WithLabelValues(pool).Observe(time.Since(stopping.LastTransitionTime.Time).Seconds())

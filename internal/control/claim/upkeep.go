@@ -97,7 +97,8 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		again, errs = ztime.Sooner(again, at), append(errs, err)
 	}
 	if err := l.writeStatus(ctx, row.Claim, claim); err != nil {
-		mine.drift, mine.drifted, mine.consistent = before.drift, before.drifted, before.consistent // what was found is not written down: look again
+		// what was found is not written down: look again
+		mine.drift, mine.drifted, mine.consistent = before.drift, before.drifted, before.consistent
 		errs = append(errs, err)
 	}
 	return retryStale(again, errors.Join(errs...))
@@ -202,7 +203,8 @@ func hashes(annotations map[string]string) string {
 }
 
 // checkDrift sets or clears the Drifted condition.
-func (l *Loop) checkDrift(ctx context.Context, mine *kept, in driftInput, claim *v1.NodeClaim, pool *v1.NodePool, now time.Time) (time.Time, error) {
+func (l *Loop) checkDrift(ctx context.Context, mine *kept, in driftInput, claim *v1.NodeClaim, pool *v1.NodePool,
+	now time.Time) (time.Time, error) {
 	if next := mine.drifted.Add(driftEvery); mine.drift == in && now.Before(next) {
 		return next, nil
 	}

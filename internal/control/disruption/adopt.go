@@ -51,7 +51,8 @@ func (l *Loop) adopt(ctx context.Context, snap *cluster.Snapshot) {
 				}
 			}
 		})
-		telemetry.Log(ctx).Info("resuming a disruption command", "command", c.ID, "candidates", c.Candidates, "replacements", c.Replacements)
+		telemetry.Log(ctx).Info("resuming a disruption command", "command", c.ID, "candidates", c.Candidates,
+			"replacements", c.Replacements)
 	}
 }
 
@@ -83,8 +84,9 @@ func (l *Loop) strays(snap *cluster.Snapshot) []*stray {
 	return out
 }
 
-// doubt says why a record does not count, nil if it does: every candidate that still exists must carry it, and whatever keeps nodes
-// from being removed is asked again. It waits where the machines of a candidate's pool are not known, which a restart may be too early for.
+// doubt says why a record does not count, nil if it does: every candidate that still exists must carry it, and
+// whatever keeps nodes from being removed is asked again. It waits where the machines of a candidate's pool are not
+// known, which a restart may be too early for.
 func (l *Loop) doubt(ctx context.Context, r steprecord.Record) (waits bool, why error) {
 	snap := l.store.Snapshot()
 	w := l.world(ctx, snap, time.Now())

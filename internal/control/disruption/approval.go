@@ -22,9 +22,9 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// Steps of pools that want to be asked are written down as DisruptionPlans. What a plan says is never carried out: a plan that was approved is
-// confirmed like a step that waited, and what comes of that is compared with what was approved. So a plan is worth as much as the right to write
-// its spec, and no more.
+// Steps of pools that want to be asked are written down as DisruptionPlans. What a plan says is never carried out:
+// a plan that was approved is confirmed like a step that waited, and what comes of that is compared with what was
+// approved. So a plan is worth as much as the right to write its spec, and no more.
 
 // lostWait is how long a plan may be without its step: it is written with a second call.
 const lostWait = time.Minute
@@ -54,11 +54,14 @@ func (l *Loop) asked(ctx context.Context, step *disrupt.Step, now time.Time) boo
 		return true
 	}
 	l.store.Update(func(d *cluster.Draft) { d.PutDisruptionPlan(plan) })
-	telemetry.Log(ctx).Info("a step waits for approval", "DisruptionPlan", plan.Name, "command", sentence.Step(step), "rule", plan.Status.Rule)
+	telemetry.Log(ctx).Info("a step waits for approval", "DisruptionPlan", plan.Name, "command", sentence.Step(step),
+		"rule", plan.Status.Rule)
 	if plan.Status.Rule == "" {
 		for _, p := range pools {
-			l.tell.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(p), Reason: telemetry.DisruptionAwaitsApproval, Key: []string{plan.Name},
-				Message: fmt.Sprintf("DisruptionPlan %s: %s, saves $%s an hour, moves %s; karpenter approve %[1]s", plan.Name, sentence.Step(step), plan.Status.Step.Saves, sentence.Count(plan.Status.Step.Pods, "pod"))})
+			l.tell.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(p),
+				Reason: telemetry.DisruptionAwaitsApproval, Key: []string{plan.Name},
+				Message: fmt.Sprintf("DisruptionPlan %s: %s, saves $%s an hour, moves %s; karpenter approve %[1]s",
+					plan.Name, sentence.Step(step), plan.Status.Step.Saves, sentence.Count(plan.Status.Step.Pods, "pod"))})
 		}
 	}
 	return true
@@ -108,7 +111,8 @@ func (l *Loop) dropPlan(ctx context.Context, plan *v1alpha1.DisruptionPlan, at, 
 	if now.Before(at) {
 		return nil
 	}
-	return l.client.Delete(ctx, &v1alpha1.DisruptionPlan{ObjectMeta: metav1.ObjectMeta{Name: plan.Name}}, client.Preconditions{UID: &plan.UID})
+	return l.client.Delete(ctx, &v1alpha1.DisruptionPlan{ObjectMeta: metav1.ObjectMeta{Name: plan.Name}},
+		client.Preconditions{UID: &plan.UID})
 }
 
 // rule writes which rule approves a plan: a pool may have got other rules, or none, since it was made.
@@ -140,14 +144,15 @@ func (l *Loop) refused(ctx context.Context, plan *v1alpha1.DisruptionPlan, why d
 	if why.Code == disrupt.Budget {
 		return
 	}
-	if err := l.close(ctx, plan, v1alpha1.DisruptionSuperseded, "it was confirmed once more and does not hold: "+sentence.Refusal(why)); client.IgnoreNotFound(err) != nil {
+	if err := l.close(ctx, plan, v1alpha1.DisruptionSuperseded, "it was confirmed once more and does not hold: "+
+		sentence.Refusal(why)); client.IgnoreNotFound(err) != nil {
 		telemetry.Log(ctx).Error("cannot close a DisruptionPlan", "DisruptionPlan", plan.Name, "error", err)
 	}
 }
 
-// permitted is the gate: it reports whether a step may be started. One of which a pool wants to be asked needs a plan that was approved in time, that
-// says the same, and that was not changed or carried out meanwhile: it is marked as carried out before anything is done. What only rules approve
-// they must approve as it would be done now.
+// permitted is the gate: it reports whether a step may be started. One of which a pool wants to be asked needs a
+// plan that was approved in time, that says the same, and that was not changed or carried out meanwhile: it is
+// marked as carried out before anything is done. What only rules approve they must approve as it would be done now.
 func (l *Loop) permitted(ctx context.Context, step *disrupt.Step, plan *v1alpha1.DisruptionPlan) bool {
 	if plan == nil {
 		return !l.asked(ctx, step, time.Now())
@@ -193,9 +198,9 @@ func unapproved(snap *cluster.Snapshot, n *cluster.Node, c steprecord.Record) bo
 	return false
 }
 
-// approved reports whether the plan that a record names was carried out, and the record says what the plan does: the same nodes for the same reason,
-// and as many in their place. A user who may change a claim can write a record, which is not to turn a yes to a replacement into one to a removal. A
-// record that names no plan is another affair.
+// approved reports whether the plan that a record names was carried out, and the record says what the plan does:
+// the same nodes for the same reason, and as many in their place. A user who may change a claim can write a record,
+// which is not to turn a yes to a replacement into one to a removal. A record that names no plan is another affair.
 func approved(snap *cluster.Snapshot, r steprecord.Record) bool {
 	if r.Plan == "" {
 		return true

@@ -102,8 +102,8 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step, plan *v1alpha1.Dis
 		l.fail(ctx, c, fmt.Errorf("open the replacements: %w", err))
 		return
 	}
-	// The nodes stop being room only now: before, the provisioner would have opened replacements of its own. And only now do their pods have to go, and
-	// can have seats where they go to.
+	// The nodes stop being room only now: before, the provisioner would have opened replacements of its own. And
+	// only now do their pods have to go, and can have seats where they go to.
 	l.store.Update(func(d *cluster.Draft) { step.Begin(d, c.Replacements, now) })
 	l.tell.started(step, seen)
 }
@@ -246,7 +246,7 @@ func (l *Loop) remove(ctx context.Context, snap *cluster.Snapshot, c *command) {
 	}
 }
 
-// delete deletes a claim as it was looked at: not a later claim of its name, nor one that has changed since.
+// delete deletes a claim as it was looked at: not a later claim of its name, nor a claim that has changed since.
 func (l *Loop) delete(ctx context.Context, claim *v1.NodeClaim) error {
 	seen := client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}
 	return client.IgnoreNotFound(l.client.Delete(ctx, &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: claim.Name}}, seen))
@@ -271,7 +271,8 @@ func (l *Loop) finish(ctx context.Context, snap *cluster.Snapshot, c *command) {
 
 // fail takes a command back and leaves its nodes alone for a while.
 func (l *Loop) fail(ctx context.Context, c *command, why error) {
-	telemetry.Log(ctx).Error("failed terminating nodes while executing a disruption command", "command", c.ID, "candidates", c.Candidates, "error", why)
+	telemetry.Log(ctx).Error("failed terminating nodes while executing a disruption command", "command", c.ID,
+		"candidates", c.Candidates, "error", why)
 	l.takeBack(ctx, c)
 	l.tell.failed(l.store.Snapshot(), c, why)
 	if c.step != nil {
@@ -328,7 +329,10 @@ func (l *Loop) release(ctx context.Context, snap *cluster.Snapshot, m steprecord
 	if err := l.editNode(ctx, m.Name, dropTaint); err != nil {
 		return errors.Join(err, l.editClaim(ctx, m, dropRecord, nil)) // by the reason the sweep finds what still carries the taint
 	}
-	return l.editClaim(ctx, m, dropRecord, func(claim *v1.NodeClaim) { condition.Clear(claim, v1.ConditionTypeDisruptionReason, time.Now()) })
+	return l.editClaim(ctx, m, dropRecord, func(claim *v1.NodeClaim) {
+		condition.Clear(claim,
+			v1.ConditionTypeDisruptionReason, time.Now())
+	})
 }
 
 // sweep releases nodes that carry our mark but take part in no command: what a failed start or rollback left behind. A

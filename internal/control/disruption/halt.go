@@ -21,8 +21,8 @@ func (l *Loop) halted(step *disrupt.Step) bool {
 	return slices.ContainsFunc(step.Remove, func(c *disrupt.Candidate) bool { _, is := paused.Node(snap, c.Node, now); return is })
 }
 
-// letGo deletes the claim of a candidate. Nothing is asked later than whether that is paused, or has to be approved by now: a user who wants that
-// wants it to be so at once.
+// letGo deletes the claim of a candidate. Nothing is asked later than whether that is paused, or has to be approved
+// by now: a user who wants that wants it to be so at once.
 func (l *Loop) letGo(ctx context.Context, n *cluster.Node, c *command) error {
 	if l.stands(n, c) {
 		return errHalted
@@ -37,8 +37,8 @@ func (l *Loop) stands(n *cluster.Node, c *command) bool {
 	return halted || unapproved(snap, n, c.Record)
 }
 
-// halt ends a command whose nodes were paused, or want to be approved since, and reports whether it did. What has not been deleted stays. Where something has been, its
-// pods are on their way to the replacements: those stay too.
+// halt ends a command whose nodes were paused, or want to be approved since, and reports whether it did. What has
+// not been deleted stays. Where something has been, its pods are on their way to the replacements: those stay too.
 func (l *Loop) halt(ctx context.Context, c *command) bool {
 	snap := l.store.Snapshot()
 	var rest []steprecord.Member
@@ -52,7 +52,8 @@ func (l *Loop) halt(ctx context.Context, c *command) bool {
 	if !paused {
 		return false
 	}
-	telemetry.Log(ctx).Info("taking a disruption command back because it is paused, or was not approved", "command", c.ID, "candidates", rest)
+	telemetry.Log(ctx).Info("taking a disruption command back because it is paused, or was not approved", "command",
+		c.ID, "candidates", rest)
 	if len(rest) == len(c.Candidates) {
 		l.takeBack(ctx, c)
 		return true

@@ -38,7 +38,8 @@ func (t *teller) writeHeld(w *disrupt.World, out *disrupt.Proposal) {
 	}
 	t.held = is
 	for _, code := range slices.Sorted(maps.Keys(news)) {
-		r := journal.Record{Act: journal.HeldBack, Loop: name, Reason: string(code), Snapshot: w.Snap.Revision(), Text: sentence.Refusal(*news[code][0])}
+		r := journal.Record{Act: journal.HeldBack, Loop: name, Reason: string(code), Snapshot: w.Snap.Revision(),
+			Text: sentence.Refusal(*news[code][0])}
 		if more := len(news[code]) - 1; more > 0 {
 			r.Text += fmt.Sprintf("; %d other(s) likewise", more)
 		}
@@ -63,8 +64,10 @@ func (t *teller) writeBudgets(w *disrupt.World, out *disrupt.Proposal) {
 				continue
 			}
 			t.Journal.Add(journal.Record{
-				Act: journal.HeldBack, Loop: name, Reason: string(disrupt.Budget), Snapshot: w.Snap.Revision(), SavingPerHour: out.HeldBack[pool].Dollars(),
-				Text: fmt.Sprintf("the pool's budgets allow no more for reason %s now", reason), About: []journal.Object{{Kind: "NodePool", Name: pool}},
+				Act: journal.HeldBack, Loop: name, Reason: string(disrupt.Budget), Snapshot: w.Snap.Revision(),
+				SavingPerHour: out.HeldBack[pool].Dollars(),
+				Text:          fmt.Sprintf("the pool's budgets allow no more for reason %s now", reason),
+				About:         []journal.Object{{Kind: "NodePool", Name: pool}},
 			})
 		}
 	}
@@ -90,7 +93,8 @@ func (t *teller) writeStep(act journal.Act, step *disrupt.Step, snap *cluster.Sn
 	}
 	for i := range step.Open {
 		o := &step.Open[i]
-		r.Chosen = append(r.Chosen, journal.Option{Pool: o.Pool, Type: o.Type, Zone: o.Zone, CapacityType: o.CapacityType, Types: len(o.Types), PricePerHour: o.Price.Dollars()})
+		r.Chosen = append(r.Chosen, journal.Option{Pool: o.Pool, Type: o.Type, Zone: o.Zone,
+			CapacityType: o.CapacityType, Types: len(o.Types), PricePerHour: o.Price.Dollars()})
 	}
 	t.Journal.Add(r)
 }
@@ -101,7 +105,8 @@ func (t *teller) writeFailed(snap *cluster.Snapshot, c *command, why error) {
 		t.writeStep(journal.HeldBack, c.step, snap, "taken back: "+why.Error())
 		return
 	}
-	r := journal.Record{Act: journal.HeldBack, Loop: name, Reason: string(c.Reason), Snapshot: snap.Revision(), Text: "taken back: " + why.Error()}
+	r := journal.Record{Act: journal.HeldBack, Loop: name, Reason: string(c.Reason), Snapshot: snap.Revision(),
+		Text: "taken back: " + why.Error()}
 	for _, m := range c.Candidates {
 		r.About = append(r.About, journal.Object{Kind: "NodeClaim", Name: m.Name})
 	}

@@ -49,7 +49,8 @@ type Settings struct {
 	Engine  engine.Settings
 }
 
-// catalogs gives the pools that this provider serves, with what each can launch; a pool that must get no new nodes now is named in notReady.
+// catalogs gives the pools that this provider serves, with what each can launch; a pool that must get no new nodes
+// now is named in notReady.
 type catalogs interface {
 	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)
 }
@@ -239,7 +240,8 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	}
 	w := &disrupt.World{
 		Snap: snap, Pools: pools, NotReady: notReady, Now: now,
-		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Ahead: true, Landing: landing, Vacant: l.vacancies.Look(snap, now), Facts: &l.facts,
+		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Ahead: true, Landing: landing,
+		Vacant: l.vacancies.Look(snap, now), Facts: &l.facts,
 		Settings: l.settings.Planner, Engine: l.engine, Terms: l.settings.Engine, Ended: func() bool { return ctx.Err() != nil },
 	}
 	l.aside.apply(w)
@@ -253,8 +255,8 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	return w
 }
 
-// confirm looks again at the steps whose time has come and starts those that still hold. It reports whether any was decided: their nodes are no longer
-// their state in w.
+// confirm looks again at the steps whose time has come and starts those that still hold. It reports whether any was
+// decided: their nodes are no longer their state in w.
 func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 	round := l.pending.Round(w.Now)
 	for id, p := range round.Due() {

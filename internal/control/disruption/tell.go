@@ -133,13 +133,14 @@ func (t *teller) blocked(w *disrupt.World, b *disrupt.Refusal) {
 	for _, name := range b.Limits {
 		if p := w.Snap.Pool(name); p != nil {
 			message := fmt.Sprintf("a limit holds up node %s: %s", n.Name, why)
-			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(p), Reason: telemetry.DisruptionBlocked, Message: message, Key: []string{name, "limit"}})
+			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(p), Reason: telemetry.DisruptionBlocked,
+				Message: message, Key: []string{name, "limit"}})
 		}
 	}
 }
 
-// protections explains the annotations of pods on Karpenter nodes that say something else than for ever, whether they hold their node or not:
-// the author of an annotation without meaning believes the pod to be safe.
+// protections explains the annotations of pods on Karpenter nodes that say something else than for ever, whether
+// they hold their node or not: the author of an annotation without meaning believes the pod to be safe.
 func (t *teller) protections(w *disrupt.World) {
 	for n := range w.Snap.Nodes() {
 		if _, ours := w.Pools[n.Pool()]; !ours || n.Claim == nil {
@@ -176,7 +177,8 @@ func (t *teller) budgets(w *disrupt.World, out *disrupt.Proposal) {
 		t.Metrics.DisruptionHeldBackSavings.WithLabelValues(pool).Set(out.HeldBack[pool].Dollars())
 		if count.Err != nil {
 			message := fmt.Sprintf("no node is disrupted, because a budget cannot be read: %v", count.Err)
-			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(w.Pools[pool].Pool), Reason: telemetry.DisruptionBlocked, Message: message, Key: []string{pool, message}})
+			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(w.Pools[pool].Pool),
+				Reason: telemetry.DisruptionBlocked, Message: message, Key: []string{pool, message}})
 		}
 	}
 	for _, pool := range slices.Sorted(maps.Keys(out.Budgets)) {
@@ -185,7 +187,8 @@ func (t *teller) budgets(w *disrupt.World, out *disrupt.Proposal) {
 			if held := out.HeldBack[pool]; held > 0 {
 				message += fmt.Sprintf("; they hold back savings of $%.4f an hour", held.Dollars())
 			}
-			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(w.Pools[pool].Pool), Reason: telemetry.DisruptionBlocked, Message: message, Key: []string{pool, string(reason)}})
+			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(w.Pools[pool].Pool),
+				Reason: telemetry.DisruptionBlocked, Message: message, Key: []string{pool, string(reason)}})
 		}
 	}
 }
@@ -198,16 +201,19 @@ func (t *teller) proposed(ctx context.Context, step *disrupt.Step) {
 	if now := time.Now(); now.Sub(t.candidates[step.ID()]) >= candidatesAgain {
 		t.candidates[step.ID()] = now
 		for _, c := range step.Remove {
-			t.Events.Tell(refs(c.Node), telemetry.ConsolidationCandidate, fmt.Sprintf("%s, saves $%.4f an hour", sentence.Step(step), step.Saves().Dollars()), step.ID())
+			t.Events.Tell(refs(c.Node), telemetry.ConsolidationCandidate, fmt.Sprintf("%s, saves $%.4f an hour",
+				sentence.Step(step), step.Saves().Dollars()), step.ID())
 		}
 	}
 	pools := t.judged(ctx, step, "approved")
 	for _, s := range step.Score {
-		message := fmt.Sprintf("score %.2f, threshold 0.50 (k=2): saves %.1f%% of the pool's price for %.1f%% of its disruption", s.Score, 100*s.Savings, 100*s.Disruption)
+		message := fmt.Sprintf("score %.2f, threshold 0.50 (k=2): saves %.1f%% of the pool's price for %.1f%% of its "+
+			"disruption", s.Score, 100*s.Savings, 100*s.Disruption)
 		if len(step.Remove) == 1 {
 			t.Events.Tell(refs(step.Remove[0].Node), telemetry.ConsolidationApproved, message)
 		} else {
-			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(pools[s.Pool]), Reason: telemetry.ConsolidationApproved, Message: message, Key: []string{s.Pool, message}})
+			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(pools[s.Pool]),
+				Reason: telemetry.ConsolidationApproved, Message: message, Key: []string{s.Pool, message}})
 		}
 	}
 }
@@ -222,8 +228,10 @@ func (t *teller) judged(ctx context.Context, step *disrupt.Step, decision string
 		t.Metrics.ConsolidationMoves.WithLabelValues(decision, name, string(pool.Spec.Disruption.ConsolidationPolicy)).Inc()
 	}
 	for _, s := range step.Score {
-		t.Metrics.ConsolidationScore.WithLabelValues(decision, s.Pool, string(pools[s.Pool].Spec.Disruption.ConsolidationPolicy)).Observe(s.Score)
-		telemetry.Log(ctx).Debug("consolidation score", "NodePool", s.Pool, "command", sentence.Step(step), "score", fmt.Sprintf("%.2f", s.Score), "savings_fraction", s.Savings, "disruption_fraction", s.Disruption,
+		t.Metrics.ConsolidationScore.WithLabelValues(decision, s.Pool,
+			string(pools[s.Pool].Spec.Disruption.ConsolidationPolicy)).Observe(s.Score)
+		telemetry.Log(ctx).Debug("consolidation score", "NodePool", s.Pool, "command", sentence.Step(step), "score",
+			fmt.Sprintf("%.2f", s.Score), "savings_fraction", s.Savings, "disruption_fraction", s.Disruption,
 			"threshold", 0.5, "approved", decision == "approved")
 	}
 	return pools
@@ -245,7 +253,8 @@ func (t *teller) rejected(step *disrupt.Step, snap *cluster.Snapshot, cause disr
 
 // starting logs a decision, in one line.
 func (t *teller) starting(ctx context.Context, step *disrupt.Step) {
-	telemetry.Log(ctx).Info("disrupting node(s)", "command", sentence.Step(step), "reason", metricReason(step.Reason), "decision", step.Decision(),
+	telemetry.Log(ctx).Info("disrupting node(s)", "command", sentence.Step(step), "reason", metricReason(step.Reason),
+		"decision", step.Decision(),
 		"disrupted-node-count", len(step.Remove), "replacement-node-count", len(step.Open), "pod-count", step.Pods(),
 		"disrupted-nodes", disrupted(step), "replacement-nodes", replacements(step),
 		"estimated-savings", fmt.Sprintf("$%.4f/h", step.Saves().Dollars()))
@@ -347,7 +356,8 @@ func (t *teller) failed(snap *cluster.Snapshot, c *command, why error) {
 	if refused, ok := errors.AsType[refusal](why); ok {
 		if pool := snap.Pool(refused.RefusedBy()); pool != nil {
 			message := fmt.Sprintf("%d node(s) are not replaced (%s): %v", len(c.Candidates), c.Reason, refused)
-			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(pool), Reason: telemetry.DisruptionFailed, Message: message, Key: []string{pool.Name, refused.Error()}})
+			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(pool), Reason: telemetry.DisruptionFailed,
+				Message: message, Key: []string{pool.Name, refused.Error()}})
 		}
 	}
 	decision := "delete"
@@ -360,5 +370,6 @@ func (t *teller) failed(snap *cluster.Snapshot, c *command, why error) {
 
 // reasonCondition marks a claim as being disrupted.
 func reasonCondition(reason v1.DisruptionReason) metav1.Condition {
-	return metav1.Condition{Type: v1.ConditionTypeDisruptionReason, Status: metav1.ConditionTrue, Reason: string(reason), Message: string(reason)}
+	return metav1.Condition{Type: v1.ConditionTypeDisruptionReason, Status: metav1.ConditionTrue,
+		Reason: string(reason), Message: string(reason)}
 }

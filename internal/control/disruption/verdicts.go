@@ -10,8 +10,8 @@ import (
 	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
-// say reports to the views of the cluster what a pass has found. What a pass does not look for stays as an earlier one found it: the target, and
-// why nodes are kept for what they cost.
+// say reports to the views of the cluster what a pass has found. What a pass does not look for stays as an earlier
+// one found it: the target, and why nodes are kept for what they cost.
 func (t *teller) say(w *disrupt.World, out *disrupt.Proposal) {
 	if t.Verdicts == nil {
 		return

@@ -32,7 +32,8 @@ func (l *Loop) close(ctx context.Context, old *corev1.Node) error {
 	if err := l.Client.Patch(ctx, node, patch.Over(old)); err != nil {
 		return fmt.Errorf("taint node %s: %w", old.Name, err)
 	}
-	telemetry.Log(ctx).Info("tainted node", "Node", old.Name, "taint.Key", taint.Key, "taint.Value", taint.Value, "taint.Effect", taint.Effect)
+	telemetry.Log(ctx).Info("tainted node", "Node", old.Name, "taint.Key", taint.Key, "taint.Value", taint.Value,
+		"taint.Effect", taint.Effect)
 	return nil
 }
 

@@ -216,7 +216,8 @@ type work struct {
 // pods makes the pods leave. It says when to look again while some are left.
 func (w *work) pods(ctx context.Context, snap *cluster.Snapshot) (again time.Time, waiting bool, err error) {
 	if until := evict.HeldUntil(snap, w.row, w.now); !until.IsZero() {
-		w.condition(v1.ConditionTypeDrained, v1.ReasonDraining, "pods stay until their new nodes are ready, at the latest until "+until.Format(time.RFC3339))
+		w.condition(v1.ConditionTypeDrained, v1.ReasonDraining,
+			"pods stay until their new nodes are ready, at the latest until "+until.Format(time.RFC3339))
 		return ztime.Sooner(until, w.now.Add(placePoll)), true, nil
 	}
 	plan := evict.Next(w.row.Pods, w.deadline, w.now)
@@ -250,11 +251,13 @@ func (w *work) unseen(ctx context.Context) (again time.Time, waiting bool, err e
 	pods, err := w.bound(ctx, w.row.Node)
 	switch {
 	case err != nil && evict.Taken(w.claim, w.now):
-		telemetry.Log(ctx).Error("the cloud takes the machine back, nobody knows which pods are left on it", "Node", w.row.Name, "error", err)
+		telemetry.Log(ctx).Error("the cloud takes the machine back, nobody knows which pods are left on it", "Node",
+			w.row.Name, "error", err)
 		return time.Time{}, false, nil
 	case err != nil:
 		w.occupied("it cannot be found out which pods are left: " + err.Error())
-		w.Events.Tell(telemetry.Refs(w.row.Node, nil), telemetry.FailedDraining, "It cannot be found out which pods are left: "+err.Error())
+		w.Events.Tell(telemetry.Refs(w.row.Node, nil), telemetry.FailedDraining,
+			"It cannot be found out which pods are left: "+err.Error())
 		return time.Time{}, true, err
 	}
 	plan := evict.Next(pods, w.deadline, w.now)

@@ -36,7 +36,8 @@ func (l *Loop) reportDeadline(node *corev1.Node, deadline time.Time) {
 	if deadline.IsZero() {
 		return
 	}
-	l.Events.Tell(telemetry.Refs(node, nil), telemetry.TerminationGracePeriodEnding, fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)))
+	l.Events.Tell(telemetry.Refs(node, nil), telemetry.TerminationGracePeriodEnding,
+		fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)))
 }
 
 // reportDraining names a pod that is waited for: a protected pod, if there is any, because a user has to do something about it.
@@ -48,7 +49,8 @@ func (l *Loop) reportDraining(node *corev1.Node, plan evict.Plan, now time.Time)
 			why = ", which is protected by its annotation " + v1.DoNotEvictAnnotationKey
 		}
 	}
-	l.Events.Tell(telemetry.Refs(node, nil), telemetry.FailedDraining, fmt.Sprintf("%d pods are left to leave the node, such as %s/%s%s", len(plan.Waiting), p.Namespace, p.Name, why))
+	l.Events.Tell(telemetry.Refs(node, nil), telemetry.FailedDraining,
+		fmt.Sprintf("%d pods are left to leave the node, such as %s/%s%s", len(plan.Waiting), p.Namespace, p.Name, why))
 }
 
 // reportProtections explains do-not-disrupt annotations to the owners of the pods that are waited for.
@@ -61,7 +63,8 @@ func (l *Loop) reportProtections(waiting []*cluster.Pod, now time.Time) {
 }
 
 func (l *Loop) reportRefused(node *corev1.Node, p *cluster.Pod, why string) {
-	l.Events.Tell(telemetry.Refs(node, nil), telemetry.FailedDraining, fmt.Sprintf("Pod %s/%s cannot be evicted: %s", p.Namespace, p.Name, why), p.Namespace, p.Name)
+	l.Events.Tell(telemetry.Refs(node, nil), telemetry.FailedDraining, fmt.Sprintf("Pod %s/%s cannot be evicted: %s",
+		p.Namespace, p.Name, why), p.Namespace, p.Name)
 }
 
 func (l *Loop) reportVolumes(node *corev1.Node, names []string) {
@@ -77,7 +80,8 @@ func (l *Loop) reportEvicted(j job, p *cluster.Pod) {
 	l.Metrics.PodsDrained.WithLabelValues(reason).Inc()
 	l.record(j, p, reason)
 	l.Events.Publish(telemetry.Event{
-		Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: telemetry.Evicted, Key: []string{p.Name}, Message: "Evicted pod: " + reason,
+		Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: telemetry.Evicted, Key: []string{p.Name},
+		Message: "Evicted pod: " + reason,
 	})
 }
 
@@ -88,7 +92,8 @@ func (l *Loop) reportForced(j job, d evict.Deletion) {
 	l.Metrics.PodsDrained.WithLabelValues(reason).Inc()
 	l.Events.Publish(telemetry.Event{
 		Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: telemetry.Disrupted, Key: []string{p.Name},
-		Message: fmt.Sprintf("Deleting the pod with %s of grace, because its node must be gone by %s", d.Grace, j.deadline.Format(time.RFC3339)),
+		Message: fmt.Sprintf("Deleting the pod with %s of grace, because its node must be gone by %s", d.Grace,
+			j.deadline.Format(time.RFC3339)),
 	})
 }
 

@@ -49,7 +49,8 @@ func New(c client.Client, g Gates, m *telemetry.Metrics) *Loop {
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	l.metrics.Repeat(ctx, telemetry.Chore{Name: "gated", What: "telling about feature gates that are off", Failed: "telling about feature gates that are off failed", Every: lookInterval, Turn: l.turn})
+	l.metrics.Repeat(ctx, telemetry.Chore{Name: "gated", What: "telling about feature gates that are off",
+		Failed: "telling about feature gates that are off failed", Every: lookInterval, Turn: l.turn})
 	return nil
 }
 
@@ -137,8 +138,10 @@ func unclaimed(b *bufferv1beta1.CapacityBuffer, now time.Time) bool {
 // ours are the reasons that Karpenter gives for the conditions of a buffer, also those of a time when the gate was on.
 var ours = []string{
 	bufferv1beta1.ReasonFeatureGateDisabled,
-	bufferv1beta1.ReasonResolved, bufferv1beta1.ReasonScalableRefNotFound, bufferv1beta1.ReasonPodTemplateNotFound, bufferv1beta1.ReasonResolutionFailed,
-	bufferv1beta1.ReasonFitsExistingCapacity, bufferv1beta1.ReasonRequiresNewCapacity, bufferv1beta1.ReasonNotReadyForProvisioning, bufferv1beta1.ReasonBufferEmpty,
+	bufferv1beta1.ReasonResolved, bufferv1beta1.ReasonScalableRefNotFound, bufferv1beta1.ReasonPodTemplateNotFound,
+	bufferv1beta1.ReasonResolutionFailed,
+	bufferv1beta1.ReasonFitsExistingCapacity, bufferv1beta1.ReasonRequiresNewCapacity,
+	bufferv1beta1.ReasonNotReadyForProvisioning, bufferv1beta1.ReasonBufferEmpty,
 }
 
 // write patches the status if it changed. The faster writer is right: a conflict, or an object that is gone, is no error.

@@ -1,8 +1,8 @@
 // Package gc finds what a crash, a lost answer or an operator has left over: machines without a claim, Nodes without a machine,
 // claims whose machine is gone.
 //
-// Orphans that are most of all machines are a mistake until an operator says otherwise: they are latched, in memory and with the cloud, and
-// stay until their claim returns or a person decides.
+// Orphans that are most of all machines are a mistake until an operator says otherwise: they are latched, in memory
+// and with the cloud, and stay until their claim returns or a person decides.
 //
 // A machine that our picture of the cluster knows no claim of is looked for at the API server itself before it is stopped, because a
 // picture that lags behind would cost a healthy machine.
@@ -42,8 +42,8 @@ const (
 	claimsTurn    = 2 * time.Minute
 	atOnce        = 20
 	pageSize      = 500
-	// doubtLife is how long machines are expected of claims that were in doubt: the cloud may be silent about a launch for minutes, and then not
-	// show what came of it.
+	// doubtLife is how long machines are expected of claims that were in doubt: the cloud may be silent about a
+	// launch for minutes, and then not show what came of it.
 	doubtLife = 15 * time.Minute
 )
 
@@ -182,7 +182,8 @@ func (l *Loop) machines(ctx context.Context) error {
 		return errors.Join(untaken, err)
 	}
 	orphans, err := l.judge(ctx, machines, known.orphans(suspects), known)
-	return errors.Join(append(parallel.Of(orphans, atOnce, machineOf, func(m cloud.Machine) error { return l.stopOrphan(ctx, m) }), err, untaken)...)
+	return errors.Join(append(parallel.Of(orphans, atOnce, machineOf,
+		func(m cloud.Machine) error { return l.stopOrphan(ctx, m) }), err, untaken)...)
 }
 
 // known returns the claims that the API server has, page by page: there may be thousands, with hundreds of instance types each.
@@ -196,7 +197,8 @@ func (l *Loop) known(ctx context.Context) (claimIndex, error) {
 		for i := range list.Items {
 			c := &list.Items[i]
 			known.add(&v1.NodeClaim{
-				ObjectMeta: metav1.ObjectMeta{Name: c.Name, DeletionTimestamp: c.DeletionTimestamp, Annotations: c.Annotations}, Status: v1.NodeClaimStatus{ProviderID: c.Status.ProviderID},
+				ObjectMeta: metav1.ObjectMeta{Name: c.Name, DeletionTimestamp: c.DeletionTimestamp,
+					Annotations: c.Annotations}, Status: v1.NodeClaimStatus{ProviderID: c.Status.ProviderID},
 			})
 		}
 		next = list.Continue
@@ -310,7 +312,8 @@ func (l *Loop) deleteLost(ctx context.Context, row *cluster.Node) error {
 	if err := l.Client.Delete(ctx, c.DeepCopy(), client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion}); err != nil {
 		return ignoreGone(err) // if the claim has changed, the next round looks again
 	}
-	telemetry.Log(ctx).Info("garbage collected a nodeclaim without machine", "NodeClaim", c.Name, "provider-id", c.Status.ProviderID, "Node", row.Name)
+	telemetry.Log(ctx).Info("garbage collected a nodeclaim without machine", "NodeClaim", c.Name, "provider-id",
+		c.Status.ProviderID, "Node", row.Name)
 	l.Metrics.Disrupted(c, string(lifecycle.GarbageCollected), "", movable.Count(row.Pods))
 	return nil
 }

@@ -30,8 +30,9 @@ func (l *Loop) heirs(snap *cluster.Snapshot) map[string]*v1.NodePool {
 	return lifecycle.Heirs(served)
 }
 
-// inherit makes claims for machines that a Karpenter without NodeClaims launched, where a pool stands in for their Provisioner. Of the orphans it
-// returns those that are left to garbage collection, none if that cannot be told: one with a Node that an heir takes over again is not stopped.
+// inherit makes claims for machines that a Karpenter without NodeClaims launched, where a pool stands in for their
+// Provisioner. Of the orphans it returns those that are left to garbage collection, none if that cannot be told:
+// one with a Node that an heir takes over again is not stopped.
 func (l *Loop) inherit(ctx context.Context, orphans []cloud.Machine, seen claimIndex) ([]cloud.Machine, error) {
 	snap := l.Store.Snapshot()
 	heirs := l.heirs(snap)
@@ -63,7 +64,8 @@ func (l *Loop) inherit(ctx context.Context, orphans []cloud.Machine, seen claimI
 func bequestOf(b lifecycle.Bequest) string { return "taking over machine " + b.Machine.ProviderID }
 
 // bequests are the machines with what is known of each.
-func (l *Loop) bequests(snap *cluster.Snapshot, machines []cloud.Machine, heirs map[string]*v1.NodePool, known claimIndex) []lifecycle.Bequest {
+func (l *Loop) bequests(snap *cluster.Snapshot, machines []cloud.Machine, heirs map[string]*v1.NodePool,
+	known claimIndex) []lifecycle.Bequest {
 	now := time.Now()
 	var alone []cloud.Machine
 	since := map[string]time.Time{}
@@ -107,14 +109,16 @@ func (l *Loop) take(ctx context.Context, b *lifecycle.Bequest) error {
 	if err != nil {
 		return fmt.Errorf("adopt machine %s as claim %s: %w", b.Machine.ProviderID, claim.Name, err)
 	}
-	telemetry.Log(ctx).Info("a machine of a provisioner is adopted", "provider-id", b.Machine.ProviderID, "provisioner", b.Machine.Provisioner, "NodeClaim", claim.Name)
+	telemetry.Log(ctx).Info("a machine of a provisioner is adopted", "provider-id", b.Machine.ProviderID,
+		"provisioner", b.Machine.Provisioner, "NodeClaim", claim.Name)
 	return nil
 }
 
 // reportBequest says why a machine has no claim, once for each cause.
 func (l *Loop) reportBequest(ctx context.Context, b *lifecycle.Bequest, why lifecycle.Hindrance) {
 	text := map[lifecycle.Hindrance]string{
-		lifecycle.NoHeir:          fmt.Sprintf("not exactly one NodePool has the annotation %s=%s", v1.ProvisionerAnnotationKey, b.Machine.Provisioner),
+		lifecycle.NoHeir: fmt.Sprintf("not exactly one NodePool has the annotation %s=%s",
+			v1.ProvisionerAnnotationKey, b.Machine.Provisioner),
 		lifecycle.SeveralNodes:    "several Nodes have it",
 		lifecycle.OtherNode:       fmt.Sprintf("its Node is of another provisioner or pool, or does not say %s", v1.ProvisionerLabelKey),
 		lifecycle.ManyWithoutNode: "most machines of provisioners have no Node, which looks like a mistake",
@@ -122,10 +126,12 @@ func (l *Loop) reportBequest(ctx context.Context, b *lifecycle.Bequest, why life
 	for _, n := range b.Nodes {
 		l.Events.Publish(telemetry.Event{
 			Object: telemetry.NodeRef(n), Reason: telemetry.OrphanKept, Key: []string{n.Name, string(why)},
-			Message: fmt.Sprintf("The machine was launched for Provisioner %s and gets no NodeClaim: %s. Nothing is done to it", b.Machine.Provisioner, text),
+			Message: fmt.Sprintf("The machine was launched for Provisioner %s and gets no NodeClaim: %s. Nothing is "+
+				"done to it", b.Machine.Provisioner, text),
 		})
 	}
 	if len(b.Nodes) == 0 {
-		telemetry.Log(ctx).Warn("a machine of a provisioner gets no nodeclaim and is left alone", "provider-id", b.Machine.ProviderID, "provisioner", b.Machine.Provisioner, "reason", text)
+		telemetry.Log(ctx).Warn("a machine of a provisioner gets no nodeclaim and is left alone", "provider-id",
+			b.Machine.ProviderID, "provisioner", b.Machine.Provisioner, "reason", text)
 	}
 }

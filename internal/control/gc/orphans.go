@@ -17,8 +17,8 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// judge keeps the machines whose orphaning looks like a mistake and does with them what people asked for. It returns the orphans that are to
-// be stopped.
+// judge keeps the machines whose orphaning looks like a mistake and does with them what people asked for. It
+// returns the orphans that are to be stopped.
 func (l *Loop) judge(ctx context.Context, machines, orphans []cloud.Machine, known claimIndex) (stop []cloud.Machine, err error) {
 	mass := lifecycle.Mass(l.used(machines), l.used(orphans), time.Now())
 	held := map[string]bool{}
@@ -49,9 +49,9 @@ func (l *Loop) judge(ctx context.Context, machines, orphans []cloud.Machine, kno
 	return stop, errors.Join(errs...)
 }
 
-// used leaves out machines that were never anybody's: where the answer to a launch is lost for good, machines stay of claims that have been given up, or,
-// where the launch was for several, without the name of a claim, and no one registers their nodes. However many they are, no pod has run there, and
-// there is no mistake.
+// used leaves out machines that were never anybody's: where the answer to a launch is lost for good, machines stay
+// of claims that have been given up, or, where the launch was for several, without the name of a claim, and no one
+// registers their nodes. However many they are, no pod has run there, and there is no mistake.
 func (l *Loop) used(machines []cloud.Machine) []cloud.Machine {
 	snap := l.Store.Snapshot()
 	l.mu.Lock()
@@ -77,19 +77,22 @@ func wishOf(nodes []*corev1.Node) string {
 // latch keeps a machine from being stopped: in memory at once, and with the cloud, so that a restart does not forget.
 func (l *Loop) latch(ctx context.Context, m cloud.Machine, nodes []*corev1.Node) {
 	if !l.latched[m.ProviderID] {
-		telemetry.Log(ctx).Error("a machine has no nodeclaim, as most machines: it is kept until its claim returns or somebody decides", "provider-id", m.ProviderID, "NodeClaim", m.ClaimName)
+		telemetry.Log(ctx).Error("a machine has no nodeclaim, as most machines: it is kept until its claim returns or "+
+			"somebody decides", "provider-id", m.ProviderID, "NodeClaim", m.ClaimName)
 	}
 	for _, n := range nodes {
 		l.Events.Publish(telemetry.Event{
 			Object: telemetry.NodeRef(n), Reason: telemetry.OrphanKept, Key: []string{n.Name},
-			Message: fmt.Sprintf("The machine has no NodeClaim, as most machines, and is kept; annotate the Node with %s=%s or %s", v1.OrphanAnnotationKey, v1.OrphanAdopt, v1.OrphanTerminate),
+			Message: fmt.Sprintf("The machine has no NodeClaim, as most machines, and is kept; annotate the Node with "+
+				"%s=%s or %s", v1.OrphanAnnotationKey, v1.OrphanAdopt, v1.OrphanTerminate),
 		})
 	}
 	if m.Latched {
 		return
 	}
 	if err := l.Cloud.SetLatch(ctx, m.ProviderID, true); err != nil && !errors.Is(err, cloud.ErrNotFound) {
-		telemetry.Log(ctx).Error("a machine that is kept cannot be marked so, a restart may forget it", "provider-id", m.ProviderID, "error", err)
+		telemetry.Log(ctx).Error("a machine that is kept cannot be marked so, a restart may forget it", "provider-id",
+			m.ProviderID, "error", err)
 	}
 }
 

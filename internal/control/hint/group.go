@@ -130,8 +130,9 @@ func othersToOpen(snap *cluster.Snapshot, g *group) bool {
 	return false
 }
 
-// writeMissing writes the hints that are missing, and reports whether there were any, and whether the API server takes them. While the group
-// gathers the most frequent pods are not told: the last nodes of the plan may still come.
+// writeMissing writes the hints that are missing, and reports whether there were any, and whether the API server
+// takes them. While the group gathers the most frequent pods are not told: the last nodes of the plan may still
+// come.
 func (l *Loop) writeMissing(ctx context.Context, g *group, gathering bool) (told, alive bool) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -175,12 +176,13 @@ func (o opening) opens(n *cluster.Node) *cluster.Node {
 	return n
 }
 
-// othersWait reports whether pods of another class than the unhinted one wait for nodes outside the group. They have no hints yet, and would
-// take the room of pods of that class that have none either.
+// othersWait reports whether pods of another class than the unhinted one wait for nodes outside the group. They
+// have no hints yet, and would take the room of pods of that class that have none either.
 func othersWait(snap *cluster.Snapshot, nodes opening, unhinted *podclass.Class) bool {
 	for key, p := range snap.Plans() {
 		pod := snap.Pod(key)
-		if pod != nil && pod.NodeName == "" && pod.Class != unhinted && pod.NominatedNode == "" && pod.OurHint == "" && nodes.opens(snap.Target(p.Target)) == nil {
+		if pod != nil && pod.NodeName == "" && pod.Class != unhinted && pod.NominatedNode == "" &&
+			pod.OurHint == "" && nodes.opens(snap.Target(p.Target)) == nil {
 			return true
 		}
 	}

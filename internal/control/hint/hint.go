@@ -164,7 +164,8 @@ func (l *Loop) unhintedClass(snap *cluster.Snapshot) *podclass.Class {
 	}
 	l.unhinted = nil
 	for pod := range snap.Unbound() { // in their order, so that the choice is the same every time
-		if l.unhinted == nil || count[pod.Class] > count[l.unhinted] || count[pod.Class] == count[l.unhinted] && memory(pod.Class) < memory(l.unhinted) {
+		if l.unhinted == nil || count[pod.Class] > count[l.unhinted] || count[pod.Class] == count[l.unhinted] &&
+			memory(pod.Class) < memory(l.unhinted) {
 			l.unhinted = pod.Class
 		}
 	}
@@ -220,7 +221,8 @@ func usable(n *cluster.Node) bool {
 		}
 	}
 	return ready && n.Registered() && !slices.ContainsFunc(n.Node.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key != corev1.TaintNodeNotReady && slices.ContainsFunc(n.Claim.Spec.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(&t) })
+		return t.Key != corev1.TaintNodeNotReady && slices.ContainsFunc(n.Claim.Spec.StartupTaints,
+			func(s corev1.Taint) bool { return s.MatchTaint(&t) })
 	})
 }
 
@@ -229,10 +231,11 @@ func held(n *cluster.Node) bool {
 	return slices.ContainsFunc(n.Node.Spec.Taints, func(t corev1.Taint) bool { return v1.IsUnregisteredTaint(&t) })
 }
 
-// needsHint reports whether a pod that waits has no hint yet, and could have one for a Karpenter node. A hint is there from the moment that it was
-// written, which the watch may tell seconds later.
+// needsHint reports whether a pod that waits has no hint yet, and could have one for a Karpenter node. A hint is
+// there from the moment that it was written, which the watch may tell seconds later.
 func (l *Loop) needsHint(pod *cluster.Pod, n *cluster.Node) bool {
-	return pod.NodeName == "" && pod.NominatedNode == "" && pod.OurHint != n.Node.Name && n.Claim != nil && !n.MarkedForRemoval && !l.ahead(pod)
+	return pod.NodeName == "" && pod.NominatedNode == "" && pod.OurHint != n.Node.Name && n.Claim != nil &&
+		!n.MarkedForRemoval && !l.ahead(pod)
 }
 
 // ahead reports whether the store does not show yet what this loop wrote last to a pod.

@@ -51,7 +51,8 @@ func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.No
 	}
 	for _, name := range slices.Sorted(maps.Keys(shares)) {
 		for _, t := range shares[name] {
-			annotate(t.claim, overlay.Marks(pools[name].Catalog, overlay.Options{Types: t.opening.Types, Zones: t.opening.Zones, CapacityTypes: t.opening.CapacityTypes}))
+			annotate(t.claim, overlay.Marks(pools[name].Catalog, overlay.Options{Types: t.opening.Types,
+				Zones: t.opening.Zones, CapacityTypes: t.opening.CapacityTypes}))
 		}
 		pool, m := snap.Pool(name), machinesOf(pools[name].Catalog)
 		if len(pool.Spec.Limits) > 0 {

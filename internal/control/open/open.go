@@ -90,18 +90,20 @@ func (e *PoolError) Error() string { return fmt.Sprintf("pool %s %s", e.Pool, e.
 // RefusedBy names the pool.
 func (e *PoolError) RefusedBy() string { return e.Pool }
 
-// Open creates one claim for each opening, for pods that have no place or for a pool with a fixed number of nodes. The seed names the decision: the same seed and openings give the
-// same names, and what has been created under them before is taken unchanged. The reason goes to the metric. The result has an
-// entry for each opening, nil where no claim was created; the error joins what went wrong.
+// Open creates one claim for each opening, for pods that have no place or for a pool with a fixed number of nodes.
+// The seed names the decision: the same seed and openings give the same names, and what has been created under them
+// before is taken unchanged. The reason goes to the metric. The result has an entry for each opening, nil where no
+// claim was created; the error joins what went wrong.
 func (s *Service) Open(ctx context.Context, seed, reason string, openings []engine.Opening) ([]*v1.NodeClaim, error) {
 	tasks := s.tasks(seed, reason, openings, nil)
 	s.admit(ctx, tasks, leaving)
 	return s.createAll(ctx, tasks)
 }
 
-// Replace is Open for nodes that take the place of others, with annotations for their claims. All of them are created or, where a pool may not
-// have one, none.
-func (s *Service) Replace(ctx context.Context, seed, reason string, r engine.Replacement, annotations map[string]string) ([]*v1.NodeClaim, error) {
+// Replace is Open for nodes that take the place of others, with annotations for their claims. All of them are
+// created or, where a pool may not have one, none.
+func (s *Service) Replace(ctx context.Context, seed, reason string, r engine.Replacement,
+	annotations map[string]string) ([]*v1.NodeClaim, error) {
 	tasks := s.tasks(seed, reason, r.Open, annotations)
 	s.admit(ctx, tasks, replaced(r.Of))
 	if err := s.refuse(tasks); err != nil {
@@ -113,7 +115,8 @@ func (s *Service) Replace(ctx context.Context, seed, reason string, r engine.Rep
 func (s *Service) tasks(seed, reason string, openings []engine.Opening, annotations map[string]string) []task {
 	tasks := make([]task, len(openings))
 	for i, name := range s.Names(seed, openings) {
-		tasks[i] = task{key: seed + "/" + name, opening: &openings[i], seed: seed, reason: reason, claim: prepare(&openings[i], name, annotations)}
+		tasks[i] = task{key: seed + "/" + name, opening: &openings[i], seed: seed, reason: reason,
+			claim: prepare(&openings[i], name, annotations)}
 	}
 	return tasks
 }
@@ -259,7 +262,8 @@ func sameRequirements(have, want *v1.NodeClaim) bool {
 	within := func(x, y []string) bool {
 		return !slices.ContainsFunc(x, func(name string) bool { return !slices.Contains(y, name) })
 	}
-	return equality.Semantic.DeepEqual(have.Spec.Requirements, like.Spec.Requirements) && (within(a.Values, b.Values) || within(b.Values, a.Values))
+	return equality.Semantic.DeepEqual(have.Spec.Requirements, like.Spec.Requirements) &&
+		(within(a.Values, b.Values) || within(b.Values, a.Values))
 }
 
 // settle records a created claim and the pods that it is for, and gives back its reservation.
@@ -279,7 +283,8 @@ func (s *Service) settle(t *task) {
 	})
 }
 
-// madePods are the pods of an opening that exist. The others stand for what a buffer keeps room for: they are neither planned nor nominated.
+// madePods are the pods of an opening that exist. The others stand for what a buffer keeps room for: they are
+// neither planned nor nominated.
 func madePods(o *engine.Opening) []*cluster.Pod {
 	if !slices.ContainsFunc(o.Pods, func(p *cluster.Pod) bool { return p.Spare != nil }) {
 		return o.Pods
@@ -303,7 +308,8 @@ func (s *Service) report(ctx context.Context, t *task) {
 	}
 	s.metrics.NodeClaimsCreated.WithLabelValues(t.reason, pool, relaxed).Inc()
 	telemetry.Log(ctx).Info("created nodeclaim", "NodePool", pool, "NodeClaim", t.created.Name,
-		"requests", t.created.Spec.Resources.Requests, "instance-types", telemetry.FirstFew(t.opening.Types, telemetry.Itself), "pods", len(madePods(t.opening)),
+		"requests", t.created.Spec.Resources.Requests, "instance-types", telemetry.FirstFew(t.opening.Types,
+			telemetry.Itself), "pods", len(madePods(t.opening)),
 		"price", t.opening.Price.Dollars())
 	s.Journal.Add(s.record(t))
 	for _, p := range madePods(t.opening) {

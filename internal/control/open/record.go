@@ -22,9 +22,10 @@ func (s *Service) record(t *task) journal.Record {
 	}
 	r := journal.Record{
 		Act: journal.Opened, Loop: "opener", Snapshot: t.confirmed, Reason: t.reason, PricePerHour: o.Price.Dollars(),
-		Text:   fmt.Sprintf("%s in %s (%s) for %s", o.Type, o.Zone, o.CapacityType, forWhom),
-		About:  make([]journal.Object, 2+len(made)),
-		Chosen: []journal.Option{{Pool: o.Pool, Type: o.Type, Zone: o.Zone, CapacityType: o.CapacityType, Types: len(o.Types), PricePerHour: o.Price.Dollars()}},
+		Text:  fmt.Sprintf("%s in %s (%s) for %s", o.Type, o.Zone, o.CapacityType, forWhom),
+		About: make([]journal.Object, 2+len(made)),
+		Chosen: []journal.Option{{Pool: o.Pool, Type: o.Type, Zone: o.Zone, CapacityType: o.CapacityType,
+			Types: len(o.Types), PricePerHour: o.Price.Dollars()}},
 		Others: others(o, t.machines),
 	}
 	r.About[0], r.About[1] = journal.Object{Kind: "NodeClaim", Name: t.created.Name}, journal.Object{Kind: "NodePool", Name: o.Pool}
@@ -48,12 +49,14 @@ func others(o *engine.Opening, m machines) []journal.Option {
 		var best *cloud.Offering
 		for i := range it.Offerings {
 			f := &it.Offerings[i]
-			if f.Available && slices.Contains(o.Zones, f.Zone()) && slices.Contains(o.CapacityTypes, f.CapacityType()) && (best == nil || f.Price < best.Price) {
+			if f.Available && slices.Contains(o.Zones, f.Zone()) && slices.Contains(o.CapacityTypes,
+				f.CapacityType()) && (best == nil || f.Price < best.Price) {
 				best = f
 			}
 		}
 		if best != nil {
-			out = append(out, journal.Option{Pool: o.Pool, Type: name, Zone: best.Zone(), CapacityType: best.CapacityType(), PricePerHour: best.Price.Dollars(), RuledOut: "Dearer"})
+			out = append(out, journal.Option{Pool: o.Pool, Type: name, Zone: best.Zone(),
+				CapacityType: best.CapacityType(), PricePerHour: best.Price.Dollars(), RuledOut: "Dearer"})
 		}
 	}
 	return out

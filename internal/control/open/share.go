@@ -15,9 +15,9 @@ type room struct {
 	used     corev1.ResourceList
 }
 
-// share gives each task its part of the room. Plans cut the lists of their claims to what was left when they were made; here it is settled
-// against what is left now. Every claim is sure of the smallest machine that it lists, as long as there is room; what is then left goes to the
-// first ones, whose lists keep whatever fits.
+// share gives each task its part of the room. Plans cut the lists of their claims to what was left when they were
+// made; here it is settled against what is left now. Every claim is sure of the smallest machine that it lists, as
+// long as there is room; what is then left goes to the first ones, whose lists keep whatever fits.
 func (r *room) share(tasks []*task) {
 	least := make([]corev1.ResourceList, len(tasks))
 	for i, t := range tasks {

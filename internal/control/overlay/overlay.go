@@ -1,5 +1,6 @@
-// Package overlay tells the owners of NodeOverlays what became of them: in force, senseless, or contradicting another. What they come to is decided
-// in core/overlay and applied by control/catalog, which does not wait for the conditions that are written here.
+// Package overlay tells the owners of NodeOverlays what became of them: in force, senseless, or contradicting
+// another. What they come to is decided in core/overlay and applied by control/catalog, which does not wait for the
+// conditions that are written here.
 package overlay
 
 import (
@@ -42,7 +43,8 @@ func New(store *cluster.Store, c client.Client, j judge, m *telemetry.Metrics) *
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	l.metrics.Repeat(ctx, telemetry.Chore{Name: "nodeoverlay.controller", What: "telling about node overlays", Failed: "telling about node overlays failed", Every: lookInterval, Turn: l.turn})
+	l.metrics.Repeat(ctx, telemetry.Chore{Name: "nodeoverlay.controller", What: "telling about node overlays",
+		Failed: "telling about node overlays failed", Every: lookInterval, Turn: l.turn})
 	return nil
 }
 

@@ -31,7 +31,8 @@ func (l *Loop) count(ctx context.Context) {
 	for {
 		snap := l.Store.Snapshot()
 		if snap.Synced() {
-			if err := watched.Turn(ctx, "counting what pools hold", func(ctx context.Context) error { return l.countAll(ctx, snap) }); err != nil && ctx.Err() == nil {
+			if err := watched.Turn(ctx, "counting what pools hold",
+				func(ctx context.Context) error { return l.countAll(ctx, snap) }); err != nil && ctx.Err() == nil {
 				telemetry.Log(ctx).Error("writing the counts of pools failed", "error", err)
 			}
 		}

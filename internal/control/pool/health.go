@@ -142,8 +142,12 @@ func (l *Loop) countOutcomes(ctx context.Context) {
 	for watched.Wait(ctx, time.Hour, l.outcomes.news) {
 		for _, o := range l.outcomes.take() {
 			what := "counting the outcome of NodeClaim " + o.claim.Name
-			if err := watched.Turn(ctx, what, func(ctx context.Context) error { return l.countOutcome(ctx, o) }); err != nil && ctx.Err() == nil {
-				telemetry.Log(ctx).Error("writing the registration health of a pool failed", "NodePool", o.claim.Labels[v1.NodePoolLabelKey], "error", err)
+			if err := watched.Turn(ctx, what, func(ctx context.Context) error {
+				return l.countOutcome(ctx,
+					o)
+			}); err != nil && ctx.Err() == nil {
+				telemetry.Log(ctx).Error("writing the registration health of a pool failed", "NodePool",
+					o.claim.Labels[v1.NodePoolLabelKey], "error", err)
 			}
 		}
 	}
@@ -201,8 +205,8 @@ func owns(pool types.UID, claim *v1.NodeClaim) bool {
 	return false
 }
 
-// publish writes what set makes of the pool's conditions, if it says that it changed anything. Conditions are written by others too, so a conflict is tried again on what
-// the store knows by then.
+// publish writes what set makes of the pool's conditions, if it says that it changed anything. Conditions are
+// written by others too, so a conflict is tried again on what the store knows by then.
 func (l *Loop) publish(ctx context.Context, name string, set func(*v1.NodePool) bool) error {
 	for try := 0; ; try++ {
 		pool := l.Store.Snapshot().Pool(name)

@@ -62,7 +62,8 @@ type Loop struct {
 
 // New returns a loop that has not started.
 func New(d Deps) *Loop {
-	return &Loop{Deps: d, outcomes: outcomes{news: make(chan struct{}, 1)}, health: map[types.UID]lifecycle.Health{}, never: map[types.UID]string{}}
+	return &Loop{Deps: d, outcomes: outcomes{news: make(chan struct{}, 1)}, health: map[types.UID]lifecycle.Health{},
+		never: map[types.UID]string{}}
 }
 
 // Run works until ctx ends.
@@ -229,9 +230,11 @@ func (l *Loop) tell(pool *v1.NodePool) {
 		return
 	}
 	for _, kind := range []string{v1.ConditionTypeValidationSucceeded, v1.ConditionTypeNodeClassReady} {
-		if c := condition.Get(pool, kind); c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1.ReasonNodeClassReadinessUnknown {
+		if c := condition.Get(pool, kind); c != nil && c.Status == metav1.ConditionFalse &&
+			c.Reason != v1.ReasonNodeClassReadinessUnknown {
 			l.Events.Publish(telemetry.Event{
-				Object: telemetry.PoolRef(pool), Reason: telemetry.NodePoolNotReady, Key: []string{string(pool.UID), kind, c.Message}, Message: c.Reason + ": " + c.Message,
+				Object: telemetry.PoolRef(pool), Reason: telemetry.NodePoolNotReady, Key: []string{string(pool.UID),
+					kind, c.Message}, Message: c.Reason + ": " + c.Message,
 			})
 		}
 	}
@@ -290,7 +293,8 @@ func checkHalt(pool *v1.NodePool, snap *cluster.Snapshot, now time.Time) {
 		condition.Clear(pool, v1.ConditionTypeDisruptionPaused, now)
 		return
 	}
-	c := metav1.Condition{Type: v1.ConditionTypeDisruptionPaused, Status: metav1.ConditionTrue, Reason: v1.ReasonPoolPaused, Message: "no node is disrupted voluntarily: " + sentence.Halt(h)}
+	c := metav1.Condition{Type: v1.ConditionTypeDisruptionPaused, Status: metav1.ConditionTrue,
+		Reason: v1.ReasonPoolPaused, Message: "no node is disrupted voluntarily: " + sentence.Halt(h)}
 	if h.Pool == "" {
 		c.Reason = v1.ReasonClusterPaused
 	}
@@ -303,14 +307,18 @@ func checkApproval(pool *v1.NodePool, now time.Time) {
 		condition.Clear(pool, v1.ConditionTypeDisruptionByApproval, now)
 		return
 	}
-	c := metav1.Condition{Type: v1.ConditionTypeDisruptionByApproval, Status: metav1.ConditionTrue, Reason: v1.ReasonApprovalManual, Message: "each voluntary step waits for approval of its DisruptionPlan"}
+	c := metav1.Condition{Type: v1.ConditionTypeDisruptionByApproval, Status: metav1.ConditionTrue,
+		Reason: v1.ReasonApprovalManual, Message: "each voluntary step waits for approval of its DisruptionPlan"}
 	rules, unread := approval.Rules(pool)
 	value := pool.Annotations[v1.ApprovalAnnotationKey]
 	switch {
 	case unread != nil:
-		c.Reason, c.Message = v1.ReasonApprovalNotUnderstood, fmt.Sprintf("%s; %s is not understood, so no rule counts: %s", c.Message, v1.AutoApproveAnnotationKey, sentence.Unread(unread))
+		c.Reason, c.Message = v1.ReasonApprovalNotUnderstood,
+			fmt.Sprintf("%s; %s is not understood, so no rule counts: %s", c.Message, v1.AutoApproveAnnotationKey, sentence.Unread(unread))
 	case value != v1.ApprovalManual:
-		c.Reason, c.Message = v1.ReasonApprovalNotUnderstood, fmt.Sprintf("%s; %s says %q, which is neither %s nor %s", c.Message, v1.ApprovalAnnotationKey, value, v1.ApprovalManual, v1.ApprovalAutomatic)
+		c.Reason, c.Message = v1.ReasonApprovalNotUnderstood,
+			fmt.Sprintf("%s; %s says %q, which is neither %s nor %s", c.Message, v1.ApprovalAnnotationKey, value,
+				v1.ApprovalManual, v1.ApprovalAutomatic)
 	case len(rules) > 0:
 		c.Message += "; approved without anybody: " + pool.Annotations[v1.AutoApproveAnnotationKey]
 	}
@@ -324,8 +332,10 @@ func checkAnnotations(pool *v1.NodePool, now time.Time) {
 		condition.Clear(pool, v1.ConditionTypeReservedKeysIgnored, now)
 		return
 	}
-	message := "Karpenter keeps these annotations of spec.template.metadata for itself, so nodes do not get them: " + strings.Join(reserved, ", ")
-	condition.Set(pool, metav1.Condition{Type: v1.ConditionTypeReservedKeysIgnored, Status: metav1.ConditionTrue, Reason: v1.ConditionTypeReservedKeysIgnored, Message: message}, now)
+	message := "Karpenter keeps these annotations of spec.template.metadata for itself, so nodes do not get them: " +
+		strings.Join(reserved, ", ")
+	condition.Set(pool, metav1.Condition{Type: v1.ConditionTypeReservedKeysIgnored, Status: metav1.ConditionTrue,
+		Reason: v1.ConditionTypeReservedKeysIgnored, Message: message}, now)
 }
 
 func checkClass(pool *v1.NodePool, class *cluster.NodeClass, now time.Time) {

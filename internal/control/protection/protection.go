@@ -17,15 +17,18 @@ func Event(p *cluster.Pod, now time.Time) (e telemetry.Event, ok bool) {
 	reason, message := telemetry.Reason(""), ""
 	switch held := movable.Protected(p, now); {
 	case held.Invalid:
-		reason, message = telemetry.InvalidDoNotDisruptAnnotation, fmt.Sprintf("%q is neither true nor a positive duration; the annotation is ignored", p.DoNotDisrupt)
+		reason, message = telemetry.InvalidDoNotDisruptAnnotation,
+			fmt.Sprintf("%q is neither true nor a positive duration; the annotation is ignored", p.DoNotDisrupt)
 	case held.Elapsed:
 		reason, message = telemetry.DoNotDisruptGracePeriodElapsed, "the pod may be disrupted again"
 	case held.Held && !held.Until.IsZero():
 		reason, message = telemetry.DoNotDisruptUntil, "the pod is not disrupted before "+held.Until.UTC().Format(time.RFC3339)
 	case p.DoNotEvict:
-		reason, message = telemetry.DeprecatedAnnotation, fmt.Sprintf("the annotation %s is called %s now; it counts still", v1.DoNotEvictAnnotationKey, v1.DoNotDisruptAnnotationKey)
+		reason, message = telemetry.DeprecatedAnnotation,
+			fmt.Sprintf("the annotation %s is called %s now; it counts still", v1.DoNotEvictAnnotationKey, v1.DoNotDisruptAnnotationKey)
 	default:
 		return e, false
 	}
-	return telemetry.Event{Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: reason, Message: message, Key: []string{string(p.UID), message}}, true
+	return telemetry.Event{Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: reason, Message: message,
+		Key: []string{string(p.UID), message}}, true
 }

@@ -114,7 +114,8 @@ const leavesOut = "leaves it out"
 func (l *Loop) leaveClasses(ctx context.Context, in engine.Question, classes []*podclass.Class, until time.Time, broken *bug.Panic) {
 	for _, c := range classes {
 		pods := ofClasses(in, []*podclass.Class{c}).Pods
-		telemetry.Log(ctx).Error("pods are left out of plans because of a bug", "Pods", telemetry.FirstFew(pods, podName), "until", until, "error", broken)
+		telemetry.Log(ctx).Error("pods are left out of plans because of a bug", "Pods",
+			telemetry.FirstFew(pods, podName), "until", until, "error", broken)
 		l.aside.classes.Leave(c, until, "pod", leavesOut, broken)
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"karpenter.sh/karpenter/internal/scenario"
 )
 
-// A Desk keeps the last question that was answered, with what the engine remembered before, so that the plan can be made again elsewhere. It
-// holds on to no more than the engine does, which remembers the same snapshot. A nil Desk keeps nothing.
+// A Desk keeps the last question that was answered, with what the engine remembered before, so that the plan can be
+// made again elsewhere. It holds on to no more than the engine does, which remembers the same snapshot. A nil Desk
+// keeps nothing.
 type Desk struct {
 	last atomic.Pointer[asked]
 }
@@ -31,14 +32,16 @@ func (d *Desk) keep(in engine.Question, m engine.Memory, cut work.Units) {
 	d.last.Store(&asked{in, m})
 }
 
-// Story tells the last question; nil if there was none. Without names nothing is written of what the engine remembered: that is made of names.
+// Story tells the last question; nil if there was none. Without names nothing is written of what the engine
+// remembered: that is made of names.
 func (d *Desk) Story(anonymous bool) ([]byte, error) {
 	last := d.last.Load()
 	if last == nil {
 		return nil, nil
 	}
 	q := &last.question
-	story := fmt.Sprintf("What the controller asked at %s: %d pod(s), %d node(s), %d pool(s) that may open more.", q.Now.UTC().Format(time.RFC3339), len(q.Pods), q.Snap.NodeCount(), len(q.Pools))
+	story := fmt.Sprintf("What the controller asked at %s: %d pod(s), %d node(s), %d pool(s) that may open more.",
+		q.Now.UTC().Format(time.RFC3339), len(q.Pods), q.Snap.NodeCount(), len(q.Pools))
 	if anonymous {
 		return scenario.Snapshot(story, *q, true), nil
 	}

@@ -194,7 +194,8 @@ type outcome struct {
 }
 
 func newOutcome() outcome {
-	return outcome{planned: map[types.UID]bool{}, refused: map[types.UID]string{}, causes: map[types.UID]string{}, leftOut: map[types.UID]bool{}}
+	return outcome{planned: map[types.UID]bool{}, refused: map[types.UID]string{}, causes: map[types.UID]string{},
+		leftOut: map[types.UID]bool{}}
 }
 
 // hurry makes pods due soon again, although they have just been looked at.

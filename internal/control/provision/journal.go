@@ -26,8 +26,10 @@ func (l *Loop) write(snap *cluster.Snapshot, plan *engine.Plan, became outcome) 
 	}
 	if len(plan.Open) > 0 {
 		records = append([]journal.Record{{
-			Act: journal.Planned, PricePerHour: plan.Price.Dollars(), CostPerHour: plan.Cost.Dollars(), BoundPerHour: max(plan.VolumeBound, plan.ConfigBound).Dollars(),
-			Text: fmt.Sprintf("%s for %s; %d placed on what is there, %d refused", sentence.Count(len(plan.Open), "new node"), sentence.Count(podsOf(plan.Open), "pod"), len(plan.Place), len(plan.Refused)),
+			Act: journal.Planned, PricePerHour: plan.Price.Dollars(), CostPerHour: plan.Cost.Dollars(),
+			BoundPerHour: max(plan.VolumeBound, plan.ConfigBound).Dollars(),
+			Text: fmt.Sprintf("%s for %s; %d placed on what is there, %d refused", sentence.Count(len(plan.Open),
+				"new node"), sentence.Count(podsOf(plan.Open), "pod"), len(plan.Place), len(plan.Refused)),
 		}}, records...)
 	}
 	digest := snap.Digest()
@@ -105,7 +107,8 @@ func causes(counts []reason.Count) string {
 	return b.String()
 }
 
-// firstReason names what a person would deal with first: in the pod or a pool, and only where nothing is known of those, in nodes that are there.
+// firstReason names what a person would deal with first: in the pod or a pool, and only where nothing is known of
+// those, in nodes that are there.
 func firstReason(counts []reason.Count) string {
 	counts = why.InOrder(counts)
 	for _, c := range counts {

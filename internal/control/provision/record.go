@@ -54,7 +54,8 @@ func (l *Loop) writeStory(in engine.Question, lost []bindfail.Held) (file string
 	}
 	in.Pods = pods
 	slices.Sort(nodes)
-	text := scenario.Write("Pods fit a node that is ready, and their scheduler does not bind them: pod-1 and perhaps others, node-1.", in, slices.Compact(nodes), storyBytes)
+	text := scenario.Write("Pods fit a node that is ready, and their scheduler does not bind them: pod-1 and perhaps "+
+		"others, node-1.", in, slices.Compact(nodes), storyBytes)
 	file = filepath.Join(l.settings.Stories, fmt.Sprintf("unbound-%s.txtar", in.Now.UTC().Format("20060102T150405Z")))
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return "", err

@@ -117,14 +117,17 @@ func spurnedText(h bindfail.Held) string {
 	}
 	name, since := schedulerOf(h.Pod), h.Ready.UTC().Format(time.TimeOnly)
 	if h.Bare {
-		return fmt.Sprintf("node %s has been ready since %s without the devices that machines of its type are expected to have: compare the ResourceSlices of its drivers with "+
+		return fmt.Sprintf("node %s has been ready since %s without the devices that machines of its type are expected "+
+			"to have: compare the ResourceSlices of its drivers with "+
 			"what the claims of the pod ask for; %s", h.Node, since, next)
 	}
 	if h.Silent {
-		return fmt.Sprintf("node %s has been ready for it since %s, but in %v scheduler %q has neither bound nor judged it there: is that scheduler running? %s",
+		return fmt.Sprintf("node %s has been ready for it since %s, but in %v scheduler %q has neither bound nor "+
+			"judged it there: is that scheduler running? %s",
 			h.Node, since, seat.Longest, name, next)
 	}
-	return fmt.Sprintf("node %s has been ready since %s and has room for it as far as Karpenter can see, but scheduler %q does not bind it there: "+
+	return fmt.Sprintf("node %s has been ready since %s and has room for it as far as Karpenter can see, but scheduler "+
+		"%q does not bind it there: "+
 		"what keeps it away is in that scheduler's own events of this pod; %s", h.Node, since, name, next)
 }
 

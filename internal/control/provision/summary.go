@@ -26,8 +26,9 @@ type cause struct {
 	key  string
 }
 
-// foreign reports whether a cause says that a pod does not mean the pool at all: it tolerates no taint of the pool, or asks for labels that the
-// pool does not have or has otherwise. The owner of such a pool can and need do nothing.
+// foreign reports whether a cause says that a pod does not mean the pool at all: it tolerates no taint of the pool,
+// or asks for labels that the pool does not have or has otherwise. The owner of such a pool can and need do
+// nothing.
 func foreign(c reason.Count, pool *v1.NodePool) bool {
 	switch c.Code {
 	case reason.Taint, reason.LabelUnknown:
@@ -39,8 +40,8 @@ func foreign(c reason.Count, pool *v1.NodePool) bool {
 	return false
 }
 
-// summaries counts refused pods by pool and cause. A pod that several causes keep from a pool counts for each, a pod that does not mean the
-// pool for none.
+// summaries counts refused pods by pool and cause. A pod that several causes keep from a pool counts for each, a
+// pod that does not mean the pool for none.
 func summaries(snap *cluster.Snapshot, refused []engine.Refused) []summary {
 	pods := map[string]int{}
 	causes := map[string]map[cause]int{}

@@ -38,8 +38,9 @@ func (l *Loop) turn(ctx context.Context, last time.Time) error {
 		return nil
 	}
 	sorted := l.spurned.Sort(snap, pods, now)
-	in := engine.Question{Snap: snap, Pools: pools, Pods: sorted.Ask, Settings: l.settings.Engine, Now: now, LeftOut: l.memory.leftOut(pods),
-		Stop: after(planTime), Ended: func() bool { return ctx.Err() != nil }}
+	in := engine.Question{Snap: snap, Pools: pools, Pods: sorted.Ask, Settings: l.settings.Engine, Now: now,
+		LeftOut: l.memory.leftOut(pods),
+		Stop:    after(planTime), Ended: func() bool { return ctx.Err() != nil }}
 	remembered := l.Engine.Memory()
 	plan := l.plan(ctx, in)
 	if ctx.Err() != nil {
@@ -224,7 +225,8 @@ func (l *Loop) place(ctx context.Context, snap *cluster.Snapshot, placements []e
 			unready[p.Node] = true
 		}
 		l.Events.Publish(telemetry.Event{
-			Object: telemetry.PodRef(p.Pod.Namespace, p.Pod.Name, p.Pod.UID), Reason: telemetry.Nominated, Key: []string{string(p.Pod.UID)},
+			Object: telemetry.PodRef(p.Pod.Namespace, p.Pod.Name, p.Pod.UID), Reason: telemetry.Nominated,
+			Key:     []string{string(p.Pod.UID)},
 			Message: "Pod should schedule on: " + describe(n, p.Node),
 		})
 	}
@@ -403,7 +405,8 @@ func (l *Loop) summarise(snap *cluster.Snapshot, refused []engine.Refused) {
 		p := snap.Pool(s.pool)
 		if s.noTypes != "" {
 			l.Events.Publish(telemetry.Event{
-				Object: telemetry.PoolRef(p), Reason: telemetry.NoCompatibleInstanceTypes, Key: []string{string(p.UID)}, Message: s.noTypes,
+				Object: telemetry.PoolRef(p), Reason: telemetry.NoCompatibleInstanceTypes,
+				Key: []string{string(p.UID)}, Message: s.noTypes,
 			})
 		}
 		l.Events.Publish(telemetry.Event{
@@ -412,8 +415,8 @@ func (l *Loop) summarise(snap *cluster.Snapshot, refused []engine.Refused) {
 	}
 }
 
-// displaced counts, for each opening, the pods that had a place on a node that pods can bind to, and lost it to others. kube-scheduler binds to
-// what has registered; that it is initialized is written a moment later.
+// displaced counts, for each opening, the pods that had a place on a node that pods can bind to, and lost it to
+// others. kube-scheduler binds to what has registered; that it is initialized is written a moment later.
 func displaced(snap *cluster.Snapshot, openings []engine.Opening) []int {
 	out := make([]int, len(openings))
 	for i := range openings {

@@ -181,7 +181,8 @@ func (l *Loop) repair(ctx context.Context, row *cluster.Node, ailment lifecycle.
 	if claim.DeletionTimestamp != nil {
 		return nil
 	}
-	if err := l.Client.Delete(ctx, claim.DeepCopy(), client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}); err != nil {
+	if err := l.Client.Delete(ctx, claim.DeepCopy(), client.Preconditions{UID: &claim.UID,
+		ResourceVersion: &claim.ResourceVersion}); err != nil {
 		return fmt.Errorf("delete claim %s: %w", claim.Name, err)
 	}
 	l.reportRepair(ctx, row, claim, ailment, now)
@@ -195,7 +196,8 @@ func (l *Loop) reportRepair(ctx context.Context, row *cluster.Node, stamped *v1.
 		"condition", ailment.Condition.Type, "status", ailment.Condition.Status)
 	l.Journal.Add(journal.Record{
 		Act: journal.Repaired, Loop: name, Reason: string(lifecycle.BrokenNode), Evictions: pods, About: about(row),
-		Text: fmt.Sprintf("%s has been %s since %s", ailment.Condition.Type, ailment.Condition.Status, ailment.Condition.LastTransitionTime.UTC().Format(time.RFC3339)),
+		Text: fmt.Sprintf("%s has been %s since %s", ailment.Condition.Type, ailment.Condition.Status,
+			ailment.Condition.LastTransitionTime.UTC().Format(time.RFC3339)),
 	})
 	gone := *row.Claim
 	gone.ObjectMeta = stamped.ObjectMeta
@@ -203,8 +205,10 @@ func (l *Loop) reportRepair(ctx context.Context, row *cluster.Node, stamped *v1.
 	labels := row.Node.Labels
 	l.Metrics.NodeClaimsUnhealthy.WithLabelValues(
 		string(ailment.Condition.Type), labels[v1.NodePoolLabelKey], labels[v1.CapacityTypeLabelKey], row.Claim.Status.ImageID).Inc()
-	l.Events.Tell(telemetry.Refs(row.Node, row.Claim), telemetry.DisruptionTerminating, fmt.Sprintf("disrupting the node: Unhealthy, %s has been %s for %s (%s)",
-		ailment.Condition.Type, ailment.Condition.Status, now.Sub(ailment.Condition.LastTransitionTime.Time).Round(time.Second), ailment.Condition.Message))
+	l.Events.Tell(telemetry.Refs(row.Node, row.Claim), telemetry.DisruptionTerminating,
+		fmt.Sprintf("disrupting the node: Unhealthy, %s has been %s for %s (%s)",
+			ailment.Condition.Type, ailment.Condition.Status,
+			now.Sub(ailment.Condition.LastTransitionTime.Time).Round(time.Second), ailment.Condition.Message))
 }
 
 // reportBlocked tells that a broken node stays because too many are.
@@ -217,9 +221,11 @@ func (l *Loop) reportBlocked(row *cluster.Node, pool *v1.NodePool, ailing, all i
 		concerned = append(concerned, telemetry.PoolRef(pool))
 	}
 	l.Events.Tell(concerned, telemetry.NodeRepairBlocked, fmt.Sprintf(
-		"The node is broken and stays: %d of %d nodes of %s are, more than a fifth, so it is hardly the machines. Looking again in %s.", ailing, all, of, blockedWait))
+		"The node is broken and stays: %d of %d nodes of %s are, more than a fifth, so it is hardly the machines. "+
+			"Looking again in %s.", ailing, all, of, blockedWait))
 }
 
 func about(row *cluster.Node) []journal.Object {
-	return []journal.Object{{Kind: "NodeClaim", Name: row.Claim.Name}, {Kind: "Node", Name: row.Name}, {Kind: "NodePool", Name: poolOf(row)}}
+	return []journal.Object{{Kind: "NodeClaim", Name: row.Claim.Name}, {Kind: "Node", Name: row.Name},
+		{Kind: "NodePool", Name: poolOf(row)}}
 }

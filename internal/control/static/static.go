@@ -153,7 +153,8 @@ func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (t
 }
 
 // grow opens what is missing, as far as the limit of nodes allows.
-func (l *Loop) grow(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePool, stand *static.Stand, missing int, now time.Time) (time.Time, error) {
+func (l *Loop) grow(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePool, stand *static.Stand, missing int,
+	now time.Time) (time.Time, error) {
 	pools, notReady := l.Catalogs.Pools(ctx, snap)
 	input, known := pools[pool.Name]
 	if !known || notReady[pool.Name] {
@@ -185,7 +186,8 @@ func (l *Loop) grow(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePo
 func (l *Loop) opening(ctx context.Context, snap *cluster.Snapshot, pool engine.Pool, now time.Time) (engine.Opening, reason.Explanation) {
 	l.planning.Lock()
 	defer l.planning.Unlock()
-	return static.Opening(l.Engine, pool, engine.Question{Snap: snap, Settings: l.settings, Now: now, Ended: func() bool { return ctx.Err() != nil }})
+	return static.Opening(l.Engine, pool, engine.Question{Snap: snap, Settings: l.settings, Now: now,
+		Ended: func() bool { return ctx.Err() != nil }})
 }
 
 // seed names the nodes that a pool lacks by those that it has: the same question after a crash gives the same names.
@@ -211,7 +213,8 @@ func (l *Loop) shrink(ctx context.Context, surplus []*cluster.Node) error {
 		l.mu.Lock()
 		l.deleted[c.UID] = true
 		l.mu.Unlock()
-		telemetry.Log(ctx).Info("deleting nodeclaim", "NodeClaim", c.Name, "NodePool", c.Labels[v1.NodePoolLabelKey], "reason", "more than replicas")
+		telemetry.Log(ctx).Info("deleting nodeclaim", "NodeClaim", c.Name, "NodePool", c.Labels[v1.NodePoolLabelKey],
+			"reason", "more than replicas")
 	}
 	return errors.Join(errs...)
 }

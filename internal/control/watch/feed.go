@@ -33,8 +33,8 @@ const (
 
 	// standing is how long a watch stands before it counts as working, though nothing happens.
 	standing = 5 * time.Second
-	// overtime is how much longer than it was asked to a watch may take to end, and listTime how long a page may take to come. A server that
-	// does not answer then is asked anew.
+	// overtime is how much longer than it was asked to a watch may take to end, and listTime how long a page may
+	// take to come. A server that does not answer then is asked anew.
 	overtime = 30 * time.Second
 	listTime = 90 * time.Second
 )
@@ -298,7 +298,8 @@ func (f *feed) apply(ctx context.Context, d *cluster.Draft, raw runtime.Object) 
 	tag, news, err := f.try(d, acc, raw)
 	if err != nil {
 		if !f.broken[name] {
-			telemetry.Log(ctx).Error("an object cannot be read and is left out", "kind", f.name, "namespace", name.Namespace, "name", name.Name, "error", err)
+			telemetry.Log(ctx).Error("an object cannot be read and is left out", "kind", f.name, "namespace",
+				name.Namespace, "name", name.Name, "error", err)
 		}
 		f.broken[name] = true
 		d.PutBroken(cluster.Broken{Kind: f.name, Namespace: name.Namespace, Name: name.Name, Err: err.Error()})

@@ -15,7 +15,7 @@ import (
 // judgeEvery is how often the feeds are looked at.
 const judgeEvery = 5 * time.Second
 
-// An Ear is the feed of a provider of a kind, as far as it is judged here.
+// An Ear is the feed of a provider of a kind, as judged here.
 type Ear struct {
 	Kind string
 	*watchhealth.Ear
@@ -65,7 +65,8 @@ func logFailed(ctx context.Context, was, is []cluster.FailedFeed) {
 			if f.Devices {
 				stops = "plans for pods that use resource claims"
 			}
-			telemetry.Log(ctx).Error("a kind is no longer read, which stops some of what is done", "kind", f.Kind, "stops", stops, "since", f.Since, "error", f.Why)
+			telemetry.Log(ctx).Error("a kind is no longer read, which stops some of what is done", "kind", f.Kind,
+				"stops", stops, "since", f.Since, "error", f.Why)
 		}
 	}
 	for _, f := range was {

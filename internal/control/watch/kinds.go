@@ -82,7 +82,8 @@ func minor(l served) served {
 }
 
 // object is a kind of which the store keeps the objects themselves.
-func object[O client.Object](name string, list func() client.ObjectList, put func(*cluster.Draft, O), remove func(*cluster.Draft, removed)) served {
+func object[O client.Object](name string, list func() client.ObjectList, put func(*cluster.Draft, O),
+	remove func(*cluster.Draft, removed)) served {
 	return served{kind{
 		name: name,
 		// A page of a list is one array. Copies let go of it.
@@ -174,13 +175,15 @@ func overlays() served {
 		func(d *cluster.Draft, r removed) { d.DeleteOverlay(r.Name) })))
 }
 
-// buffers are read where the gate CapacityBuffer is on, with the templates that give their pods a shape. Without them room stays as it was.
+// buffers are read where the gate CapacityBuffer is on, with the templates that give their pods a shape. Without
+// them room stays as it was.
 func buffers() []served {
 	return []served{
 		minor(object("PodTemplate", func() client.ObjectList { return &corev1.PodTemplateList{} },
 			(*cluster.Draft).PutPodTemplate,
 			func(d *cluster.Draft, r removed) { d.DeletePodTemplate(r.Namespace, r.Name) })),
-		minor(optional(custom("CapacityBuffer", autoscalingv1beta1.GroupVersion.WithKind("CapacityBuffer"), news((*cluster.Draft).PutBuffer),
+		minor(optional(custom("CapacityBuffer", autoscalingv1beta1.GroupVersion.WithKind("CapacityBuffer"),
+			news((*cluster.Draft).PutBuffer),
 			func(d *cluster.Draft, r removed) { d.DeleteBuffer(r.Namespace, r.Name) }))),
 	}
 }

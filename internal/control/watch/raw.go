@@ -19,8 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// rawServer reads a kind of custom resources as the API server sends it. Of each object only the head is decoded; the rest is left
-// to the function that wants it. So an object that cannot be decoded does not end the watch, and an object that we wrote ourselves costs nothing.
+// rawServer reads a kind of custom resources as the API server sends it. Of each object only the head is decoded;
+// the rest is left to the function that wants it. So an object that cannot be decoded does not end the watch, and
+// an object that we wrote ourselves costs nothing.
 type rawServer struct {
 	rest   rest.Interface
 	mapper meta.RESTMapper
@@ -86,7 +87,8 @@ func (s rawServer) get(o metav1.ListOptions) (*rest.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := s.rest.Get().AbsPath("/apis", m.Resource.Group, m.Resource.Version, m.Resource.Resource).SetHeader("Accept", runtime.ContentTypeJSON)
+	r := s.rest.Get().AbsPath("/apis", m.Resource.Group, m.Resource.Version, m.Resource.Resource).SetHeader("Accept",
+		runtime.ContentTypeJSON)
 	for key, value := range map[string]string{"continue": o.Continue, "resourceVersion": o.ResourceVersion} {
 		if value != "" {
 			r = r.Param(key, value)
@@ -134,7 +136,8 @@ func (s rawServer) Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.In
 		return nil, err
 	}
 	d := &eventDecoder{body: body, lines: bufio.NewReader(body)}
-	return apiwatch.NewStreamWatcher(d, apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")), nil
+	return apiwatch.NewStreamWatcher(d, apierrors.NewClientErrorReporter(http.StatusInternalServerError,
+		http.MethodGet, "ClientWatchDecoding")), nil
 }
 
 // eventDecoder reads the events of a watch, each of which is one line.

@@ -39,7 +39,8 @@ type Work[V comparable] struct {
 
 // Run works until ctx ends, and returns when the last step has.
 func (w Work[V]) Run(ctx context.Context, source Source) error {
-	r := run[V]{Work: w, source: source, states: map[string]*state[V]{}, done: make(chan result), watched: w.Metrics.Loop(w.Name, w.Workers)}
+	r := run[V]{Work: w, source: source, states: map[string]*state[V]{}, done: make(chan result),
+		watched: w.Metrics.Loop(w.Name, w.Workers)}
 	defer w.Metrics.End(r.watched)
 	if r.MinWait <= 0 {
 		r.MinWait = time.Second

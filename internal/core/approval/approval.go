@@ -36,7 +36,8 @@ func Manual(p *v1.NodePool) bool {
 	return there && value != v1.ApprovalAutomatic
 }
 
-// Pools are the pools of a step that want to be asked, by name. A Node may say of itself that it is of another pool than its claim: both count.
+// Pools are the pools of a step that want to be asked, by name. A Node may say of itself that it is of another pool
+// than its claim: both count.
 func Pools(snap *cluster.Snapshot, step *disrupt.Step) []*v1.NodePool {
 	found := map[string]*v1.NodePool{}
 	for _, c := range step.Remove {
@@ -79,7 +80,8 @@ func StepOf(step *disrupt.Step) *v1alpha1.DisruptionStep {
 	}
 	for i := range step.Open {
 		o := &step.Open[i]
-		out.Open = append(out.Open, v1alpha1.OpenedNode{NodePool: o.Pool, InstanceType: o.Type, Types: len(o.Types), CapacityType: o.CapacityType, Price: dollars(o.Price)})
+		out.Open = append(out.Open, v1alpha1.OpenedNode{NodePool: o.Pool, InstanceType: o.Type, Types: len(o.Types),
+			CapacityType: o.CapacityType, Price: dollars(o.Price)})
 	}
 	moved := map[workload]int{}
 	for _, c := range step.Remove {
@@ -171,8 +173,8 @@ const (
 // least is the part of the saving that was approved which must be left: prices move all the time.
 const least = 0.9
 
-// Compare reports whether a step is what was approved: the same nodes for the same reason, machines of the same pools that are paid for alike, no
-// pods of others and no more of each owner, and nine tenths of the saving.
+// Compare reports whether a step is what was approved: the same nodes for the same reason, machines of the same
+// pools that are paid for alike, no pods of others and no more of each owner, and nine tenths of the saving.
 func Compare(approved, now *v1alpha1.DisruptionStep) Difference {
 	switch {
 	case approved.Reason != now.Reason:

@@ -1,7 +1,7 @@
-// Package bindfail knows the places that kube-scheduler does not take: there is a node with room for a pod, as far as anybody here can see,
-// and the pod is not bound to it. Whatever keeps it away, another node is most likely spurned as well, so pods that are alike get one
-// further node for this cause, and then one now and then. A scheduler that does nothing at all spurns nothing; but nothing is kept for
-// longer than seat.Longest either.
+// Package bindfail knows the places that kube-scheduler does not take: there is a node with room for a pod, as far
+// as anybody here can see, and the pod is not bound to it. Whatever keeps it away, another node is most likely
+// spurned as well, so pods that are alike get one further node for this cause, and then one now and then. A
+// scheduler that does nothing at all spurns nothing; but nothing is kept for longer than seat.Longest either.
 //
 // A Memory receives every plan and returns which pods lose their place, which wait, and which try a further node. It buys and keeps
 // nothing itself. It forgets with the process: a restart costs at most one further node for each kind.
@@ -189,14 +189,16 @@ func (m *Memory) Judge(snap *cluster.Snapshot, stay []*cluster.Pod, now time.Tim
 		}
 		target := snap.Target(w.target)
 		delete(m.waits, p.UID)
-		verdict := Verdict{Node: target.Name, Ready: w.since, At: now.Truncate(time.Second), Silent: !heard} // bindings are recorded to the second
+		// bindings are recorded to the second
+		verdict := Verdict{Node: target.Name, Ready: w.since, At: now.Truncate(time.Second), Silent: !heard}
 		out = append(out, Held{p, m.lose(p, target, verdict)})
 	}
 	return out
 }
 
-// Bare takes the pods of a node that a plan would open. Where all of them had places on nodes that are ready, and that came without the devices
-// which their types promise, it returns them: they lose those places, and another node would most likely come without devices as well.
+// Bare takes the pods of a node that a plan would open. Where all of them had places on nodes that are ready, and
+// that came without the devices which their types promise, it returns them: they lose those places, and another
+// node would most likely come without devices as well.
 func (m *Memory) Bare(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) []Held {
 	for _, p := range pods {
 		w, waits := m.waits[p.UID]
@@ -216,7 +218,10 @@ func (m *Memory) Bare(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time
 
 // inUse reports whether a node has changed: others have devices of it, or no pod is to come.
 func inUse(n *cluster.Node) bool {
-	return n.Node.Spec.Unschedulable || slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool { return !p.DaemonSet && len(p.Class.Spec.ResourceClaims) > 0 })
+	return n.Node.Spec.Unschedulable || slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool {
+		return !p.DaemonSet &&
+			len(p.Class.Spec.ResourceClaims) > 0
+	})
 }
 
 // lose notes that a pod was spurned. Of the places that pods of a kind had before the first loss, only that one counts.

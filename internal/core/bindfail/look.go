@@ -135,7 +135,8 @@ type news struct {
 
 // read looks at all pods, if there is a reason: a place is old enough to be lost, or a kind is on trial.
 func (m *Memory) read(snap *cluster.Snapshot, now time.Time) news {
-	out := news{bound: map[Kind]time.Time{}, wrong: map[Kind]bool{}, probing: map[*trial]bool{}, alive: map[string]time.Time{}, handled: map[string]map[int32]time.Time{}}
+	out := news{bound: map[Kind]time.Time{}, wrong: map[Kind]bool{}, probing: map[*trial]bool{},
+		alive: map[string]time.Time{}, handled: map[string]map[int32]time.Time{}}
 	watched := map[Kind]*trial{}
 	maps.Copy(watched, m.trials)
 	for key := range snap.Plans() {
@@ -183,8 +184,9 @@ func (n *news) hear(p *cluster.Pod) {
 	n.handled[name][p.Priority] = ztime.Later(n.handled[name][p.Priority], p.Created)
 }
 
-// heard reports whether the scheduler of a pod has passed it over since then: it has judged the pod again, or bound or judged a pod that came
-// later and is no weightier. That others were bound says little: thousands of pods may be before this one in its queue.
+// heard reports whether the scheduler of a pod has passed it over since then: it has judged the pod again, or bound
+// or judged a pod that came later and is no weightier. That others were bound says little: thousands of pods may be
+// before this one in its queue.
 func (n *news) heard(p *cluster.Pod, since time.Time) bool {
 	if !p.Judged.IsZero() && !p.Judged.Before(since) {
 		return true

@@ -23,7 +23,8 @@ import (
 // Most is how many pods one buffer keeps room for at most. A number that was mistyped must not fill the memory.
 const Most = 10_000
 
-// MostOfAll is how many pods all buffers together keep room for at most. A user who may make buffers must not be able to fill the memory with many.
+// MostOfAll is how many pods all buffers together keep room for at most. A user who may make buffers must not be
+// able to fill the memory with many.
 const MostOfAll = 100_000
 
 // A Source is where the shape of a buffer's pods comes from.
@@ -99,14 +100,16 @@ func Resolve(b *autoscalingv1beta1.CapacityBuffer, from Source) (Ask, *Flaw) {
 func shapeOf(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec) *corev1.Pod {
 	spec := t.Spec.DeepCopy()
 	spec.NodeName = ""
-	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+	spec.Volumes = slices.DeleteFunc(spec.Volumes,
+		func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 	podclass.RequestLimits(spec.Containers)
 	podclass.RequestLimits(spec.InitContainers)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: b.Namespace, Labels: t.Labels, CreationTimestamp: b.CreationTimestamp,
 			Annotations: map[string]string{
-				v1.CapacityBufferFakePodAnnotationKey: "true", v1.CapacityBufferNameAnnotationKey: b.Name, v1.CapacityBufferNamespaceAnnotationKey: b.Namespace,
+				v1.CapacityBufferFakePodAnnotationKey: "true", v1.CapacityBufferNameAnnotationKey: b.Name,
+				v1.CapacityBufferNamespaceAnnotationKey: b.Namespace,
 			},
 		},
 		Spec: *spec,

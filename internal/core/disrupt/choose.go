@@ -43,8 +43,8 @@ func (c *choice) distance() float64 {
 	return float64(c.goal.before-c.goal.after-c.saved) / float64(max(1, c.goal.before))
 }
 
-// take adds a step, if it goes together with those that were taken. A step that can only wait for its turn has to pay the full toll, however far the target
-// is: a better one may be found until then.
+// take adds a step, if it goes together with those that were taken. A step that can only wait for its turn has to
+// pay the full toll, however far the target is: a better one may be found until then.
 func (c *choice) take(step *Step) bool {
 	for _, r := range step.Remove {
 		if c.gone[r.Name()] || c.promised[r.Name()] {
@@ -60,7 +60,8 @@ func (c *choice) take(step *Step) bool {
 		c.note(Refusal{Code: TooManyMoves, Have: step.Gains().Dollars() / step.moves(), Need: c.perMove()}, step.Remove...)
 		return false
 	}
-	if !c.ledger.Fit(step.Reason, step.Remove) && step.Gains().Dollars() < c.toll.at(0)*step.moves() || !c.ledger.Plan(step.Reason, step.Remove) {
+	if !c.ledger.Fit(step.Reason, step.Remove) && step.Gains().Dollars() < c.toll.at(0)*step.moves() ||
+		!c.ledger.Plan(step.Reason, step.Remove) {
 		return false
 	}
 	for _, r := range step.Remove {
@@ -92,7 +93,8 @@ func (c *choice) openOnes(candidates []*Candidate) []*Candidate {
 // few nodes it is hardly ever bettered.
 func (c *choice) try(remove []*Candidate, avoid map[string]bool) bool {
 	found := false
-	for _, step := range c.weigh(remove, engine.Question{Gone: c.gone, Closed: union(c.promised, avoid), Settings: engine.Settings{FirstFit: true}}) {
+	for _, step := range c.weigh(remove, engine.Question{Gone: c.gone, Closed: union(c.promised, avoid),
+		Settings: engine.Settings{FirstFit: true}}) {
 		found = c.take(step) || found
 	}
 	return found
@@ -166,7 +168,8 @@ func (c *choice) windows(candidates []*Candidate, avoid map[string]bool) {
 		}
 		// What lies before the end of the window and is not in it belongs to pools whose budgets are used up.
 		last := window[len(window)-1]
-		left = c.openOnes(slices.DeleteFunc(left[slices.Index(left, last)+1:], func(r *Candidate) bool { return slices.Contains(window, r) }))
+		left = c.openOnes(slices.DeleteFunc(left[slices.Index(left, last)+1:],
+			func(r *Candidate) bool { return slices.Contains(window, r) }))
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"karpenter.sh/karpenter/internal/core/movable"
 )
 
-// A churn tells how much there is to be said against moving pods now. What a move saves lasts until so many pods have come and gone
-// that the fleet looks different anyway: days in a calm cluster, where moves for little are worth it, hours in a restless one. And pods that
-// were moved today should not be moved again: kube-scheduler does not put them where they were planned, so a search for the last
-// percent could go on for ever.
+// A churn tells how much there is to be said against moving pods now. What a move saves lasts until so many pods
+// have come and gone that the fleet looks different anyway: days in a calm cluster, where moves for little are
+// worth it, hours in a restless one. And pods that were moved today should not be moved again: kube-scheduler does
+// not put them where they were planned, so a search for the last percent could go on for ever.
 //
 // How many pods are new is read off their age, so a restart does not forget it. What it forgets is that some of them are new because
 // they were moved, and then moves less for a while.
@@ -63,8 +63,8 @@ type rates struct {
 // A pod of a step that we made is new as well, though it did not come by itself. Which pod that is cannot be known, since it has another
 // name; how many there are can, so as many are taken off as the steps of the last three quarters of an hour moved.
 //
-// All pods of a Deployment that was made a quarter of an hour ago are new, and that says nothing of the next hour. So what comes all the time is
-// read off the spell in which fewest came.
+// All pods of a Deployment that was made a quarter of an hour ago are new, and that says nothing of the next hour.
+// So what comes all the time is read off the spell in which fewest came.
 func (c churn) rates(snap *cluster.Snapshot, now time.Time) rates {
 	came, all, lately, today := 0, 0, 0, 0
 	var spell [spells]int

@@ -13,9 +13,9 @@ import (
 // nodes was never weighed against the pods that it moves.
 const stillSaves = 0.9
 
-// Confirm looks at a step again in the newest world. It returns the step as it should be carried out there, or why not, and what to remember.
-// Nodes must still be candidates, budgets must still allow them, and the pods must still find places at a price that saves
-// what it should.
+// Confirm looks at a step again in the newest world. It returns the step as it should be carried out there, or why
+// not, and what to remember. Nodes must still be candidates, budgets must still allow them, and the pods must still
+// find places at a price that saves what it should.
 //
 // Between a proposal and this lie the validation delay and whatever happened in it. The question is asked anew and not compared: pods may
 // have come and gone, machines may be dearer, and a step that is still right by today's answer is carried out with today's places, however
@@ -68,8 +68,8 @@ func Confirm(w *World, m Memory, step *Step) (*Step, Refusal, Memory) {
 	return out, why, m
 }
 
-// still reports whether a candidate is one for the step's reason. A node that was to go because it was empty and got a pod meanwhile may be worth
-// consolidating, but that is another step, with another budget.
+// still reports whether a candidate is one for the step's reason. A node that was to go because it was empty and
+// got a pod meanwhile may be worth consolidating, but that is another step, with another budget.
 func still(step *Step, c *Candidate) bool {
 	switch step.Method {
 	case Emptiness:
@@ -84,8 +84,8 @@ func still(step *Step, c *Candidate) bool {
 // waitsForTurn reports whether only nodes that are going, or are not ready, keep a step from going within the budgets.
 func (r Refusal) waitsForTurn() bool { return r.Code == Budget && r.Have >= r.Need }
 
-// allows says why the budgets do not let some nodes go together now; its code is "" if they do. It has as many as it needs where budgets would let
-// so many go at another time (waitsForTurn).
+// allows says why the budgets do not let some nodes go together now; its code is "" if they do. It has as many as
+// it needs where budgets would let so many go at another time (waitsForTurn).
 func (s *survey) allows(reason v1.DisruptionReason, remove []*Candidate) Refusal {
 	l := s.ledger()
 	if l.Take(reason, remove) {

@@ -150,8 +150,9 @@ func (s *search) reject(step *Step) {
 	}
 }
 
-// buy settles how each opening of a step is bought: all of them together save at least the minimum, what nodes cost by themselves included,
-// and whichever of the types that their claims list launch comes to choose, the bill gets lower, or there are fewer nodes for no more.
+// buy settles how each opening of a step is bought: all of them together save at least the minimum, what nodes cost
+// by themselves included, and whichever of the types that their claims list launch comes to choose, the bill gets
+// lower, or there are fewer nodes for no more.
 //
 // A plan prices what it opens by what launch would most likely pay; a launch takes what there is. So a saving has to hold twice: as
 // expected, by the minimum, and at the worst, where no machine that the claim may become, together with the others, may cost more than
@@ -185,7 +186,8 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 	if least > step.Before || least == step.Before && !fewer {
 		return s.nothingCheaper(skip, 1-float64(least)/float64(max(1, step.Before)))
 	}
-	if !fewer && len(step.Remove) > 1 && slices.ContainsFunc(step.Remove, (*Candidate).spot) && slices.ContainsFunc(ways, func(w way) bool { return w.capacityType == v1.CapacityTypeSpot }) {
+	if !fewer && len(step.Remove) > 1 && slices.ContainsFunc(step.Remove, (*Candidate).spot) &&
+		slices.ContainsFunc(ways, func(w way) bool { return w.capacityType == v1.CapacityTypeSpot }) {
 		return Refusal{Code: SpotForSpot}
 	}
 	single := allSpot && len(step.Remove) == 1
@@ -198,7 +200,8 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 		share := cloud.NanoUSD(float64(most-least) * float64(ways[i].base()) / float64(max(1, least)))
 		w := ways[i].within(min(ways[i].base()+share, most))
 		need, ok := minValues(open[i].Claim, w.options)
-		if !ok || open[i].Claim.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] == "true" { // a launch may lower them, a saving may not
+		// a launch may lower them, a saving may not
+		if !ok || open[i].Claim.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] == "true" {
 			return Refusal{Code: MinValues}
 		}
 		if single && w.capacityType == v1.CapacityTypeSpot {
@@ -310,7 +313,8 @@ func (s *search) target(order []*Candidate) target {
 			s.trials++
 			answer := s.ask(remove, engine.Question{Closed: s.gated, Settings: engine.Settings{FirstFit: size < len(order)}})
 			steps := s.steps(answer)
-			if found := (target{steps: steps, before: goal.before, saved: savedBy(steps), gained: gainedBy(steps), after: goal.after}); found.better(goal) {
+			if found := (target{steps: steps, before: goal.before, saved: savedBy(steps), gained: gainedBy(steps),
+				after: goal.after}); found.better(goal) {
 				goal = found
 			}
 			goal.after = min(goal.after, goal.before-max(goal.saved, s.couldSave(answer)))
@@ -321,11 +325,11 @@ func (s *search) target(order []*Candidate) target {
 }
 
 const (
-	// askedPerPod and askedAnyway bound the pods that are asked about for a target: a plan from nothing, one of each half, and as much again
-	// for rounds. Small fleets may ask whatever they like.
+	// askedPerPod and askedAnyway bound the pods that are asked about for a target: a plan from nothing, one of
+	// each half, and as much again for rounds. Small fleets may ask whatever they like.
 	askedPerPod, askedAnyway = 4, 1000
-	// roundsOfTarget is how often what an answer leaves is asked about: unchanged, without the nodes that the first answer would buy again, and
-	// without those that the second would.
+	// roundsOfTarget is how often what an answer leaves is asked about: unchanged, without the nodes that the first
+	// answer would buy again, and without those that the second would.
 	roundsOfTarget = 3
 )
 
@@ -353,7 +357,8 @@ func (s *search) couldSave(a answer) cloud.NanoUSD {
 
 // better targets have steps that save more, or nearly as much while fewer pods move.
 //
-// Two targets that save about the same are distinguished by the pods they move: half a percent of the price is lost in what prices do by themselves.
+// Two targets that save about the same are distinguished by the pods they move: half a percent of the price is lost
+// in what prices do by themselves.
 func (t target) better(than target) bool {
 	near := than.before / nearlyEqual
 	switch {

@@ -6,8 +6,9 @@
 // Steps of one proposal share no node and no opening, so they can be carried out side by side, and together they fit
 // the budgets of their pools: at once, or when the steps before them have left room, for which those of consolidation wait (Queue).
 //
-// One walk over the world makes a survey, a row for each of our nodes; everything else reads that. Propose plans a pass, and Confirm looks at a
-// step again in the newest world. Both take a Memory and give one back: what failed, what was moved, and whether the last answer may be used again.
+// One walk over the world makes a survey, a row for each of our nodes; everything else reads that. Propose plans a
+// pass, and Confirm looks at a step again in the newest world. Both take a Memory and give one back: what failed,
+// what was moved, and whether the last answer may be used again.
 //
 // # What a node costs, and what a move costs
 //
@@ -17,10 +18,11 @@
 // matters. That is on no bill, so it is given a price in the only unit that grows with a cluster and its machines, the cost of an
 // average pod for an hour, times what speaks for and against moving now (toll.go).
 //
-// A step whose saving lasts a day is worth about a hundred times a step that is undone in a quarter of an hour. How long a saving lasts is not
-// known when it is made; how many pods come by themselves is, and how many were moved lately. A restless cluster makes moves dear, a fleet
-// that is far from its target makes them cheap, a fleet that was moved much today makes them dear again. Where pods come all the time the target moves
-// as well, and no distance makes them cheap.
+// A step whose saving lasts a day is worth about a hundred times a step that is undone in a quarter of an hour. How
+// long a saving lasts is not known when it is made; how many pods come by themselves is, and how many were moved
+// lately. A restless cluster makes moves dear, a fleet that is far from its target makes them cheap, a fleet that
+// was moved much today makes them dear again. Where pods come all the time the target moves as well, and no
+// distance makes them cheap.
 //
 // # The shape of a pass
 //
@@ -43,12 +45,16 @@
 //
 // # What must not happen
 //
-//   - Two steps count on the same room, or one on room that another removes. Within an answer the engine sees to that; across answers, what was promised is closed (choice.promised) and what goes is gone (choice.gone); what steps of earlier passes count on is kept for them (World.Coming).
-//   - A node that was just bought goes before its pods come. A promise of room is kept in the store and looked at first (promises), and a node must have been vacant for a while before it counts as empty.
-//   - The same nodes are moved to and fro. A replacement is never what is replaced (removedPrices), a saving has to be a part of the price (MinSaving), and pods that were moved speak against being moved again.
+//   - Two steps count on the same room, or one on room that another removes. Within an answer the engine sees to that;
+//     across answers, what was promised is closed (choice.promised) and what goes is gone (choice.gone); what steps of
+//     earlier passes count on is kept for them (World.Coming).
+//   - A node that was just bought goes before its pods come. A promise of room is kept in the store and looked at first
+//     (promises), and a node must have been vacant for a while before it counts as empty.
+//   - The same nodes are moved to and fro. A replacement is never what is replaced (removedPrices), a saving has to be
+//     a part of the price (MinSaving), and pods that were moved speak against being moved again.
 //   - A step that fails is proposed again at once. Its nodes are left alone for a minute, then for two, and so on (Memory.Failed).
 //   - A user does not learn why nothing happens. Every brake is a Refusal with a code, and WhyStays lists them all for one node.
 //
-// The package decides and does nothing. The loop that carries a step out confirms it first against the newest snapshot, and notes steps that failed
-// (Memory.Failed), so that they are not proposed again at once.
+// The package decides and does nothing. The loop that carries a step out confirms it first against the newest
+// snapshot, and notes steps that failed (Memory.Failed), so that they are not proposed again at once.
 package disrupt

@@ -13,10 +13,11 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/seat"
 )
 
-// Steps of one answer go together: the engine has placed all of their pods at once. A step of another answer is planned without those that the
-// first one moves, which are then neither where they were nor where they go. Consolidation looks at each step again when those before it have
-// begun, and sees their pods where they are going, as far as that is a node that is ready. Steps of drift begin at once: what moves pods whose places depend on those of another
-// answer has to wait for the next pass.
+// Steps of one answer go together: the engine has placed all of their pods at once. A step of another answer is
+// planned without those that the first one moves, which are then neither where they were nor where they go.
+// Consolidation looks at each step again when those before it have begun, and sees their pods where they are going,
+// as far as that is a node that is ready. Steps of drift begin at once: what moves pods whose places depend on
+// those of another answer has to wait for the next pass.
 
 // entanglement tells whose places depend on each other. It is made for one pass.
 //
@@ -78,8 +79,8 @@ func (e *entanglement) with(step []*Candidate) bool {
 	return false
 }
 
-// looksAt reports whether a constraint of one cohort counts pods of the other. Namespaces are not looked at: it is enough that it might. Those over
-// hosts do not matter: no two answers put pods onto one node.
+// looksAt reports whether a constraint of one cohort counts pods of the other. Namespaces are not looked at: it is
+// enough that it might. Those over hosts do not matter: no two answers put pods onto one node.
 //
 // To find too much here delays a step to the next pass. To find too little moves pods to places that kube-scheduler refuses. So selectors
 // are all that is looked at: neither namespaces nor the domains in which pods are.
@@ -144,8 +145,9 @@ func (c constraints) of(class *podclass.Class) []constraint {
 
 // awaited knows which pods must not go before others have arrived.
 //
-// A seat is where its pod may be as long as those that its constraints count stay where they are. The engine sees to it that no pod comes that
-// would be in the way, since it counts seats like pods. What it cannot see is that a pod must not go: a seat is not asked for again.
+// A seat is where its pod may be as long as those that its constraints count stay where they are. The engine sees
+// to it that no pod comes that would be in the way, since it counts seats like pods. What it cannot see is that a
+// pod must not go: a seat is not asked for again.
 type awaited struct {
 	terms constraints
 	by    map[cohort][]*cluster.Node // who has seats, and constraints, and where
@@ -169,8 +171,8 @@ func awaitedOf(snap *cluster.Snapshot, now time.Time) *awaited {
 	return a
 }
 
-// looksFor reports whether a pod on its way counts on a running pod where that is. A spread is upset by each pod that comes or goes. Affinity wants a pod
-// to be in the domain.
+// looksFor reports whether a pod on its way counts on a running pod where that is. A spread is upset by each pod
+// that comes or goes. Affinity wants a pod to be in the domain.
 func (a *awaited) looksFor(p *cluster.Pod, on *cluster.Node) bool {
 	if len(a.by) == 0 {
 		return false
@@ -186,8 +188,8 @@ func (a *awaited) looksFor(p *cluster.Pod, on *cluster.Node) bool {
 	})
 }
 
-// waitsFor lists the waits for pods of a cohort. Those that spread by an equal constraint are no matter: wherever they go, it sees to that.
-// Nearness is another thing: until they have arrived there too, no pod is near.
+// waitsFor lists the waits for pods of a cohort. Those that spread by an equal constraint are no matter: wherever
+// they go, it sees to that. Nearness is another thing: until they have arrived there too, no pod is near.
 func (a *awaited) waitsFor(c cohort) (out []wait) {
 	for by, at := range a.by {
 		for _, t := range a.terms.of(by.class) {

@@ -14,8 +14,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/movable"
 )
 
-// Facts remember what rows of nodes say by themselves, from one look at the fleet to the next. A row never changes, and between two looks next
-// to no node gets another one; to read all pods of a fleet again for each step that is looked at twice was a third of what that costs.
+// Facts remember what rows of nodes say by themselves, from one look at the fleet to the next. A row never changes,
+// and between two looks next to no node gets another one; to read all pods of a fleet again for each step that is
+// looked at twice was a third of what that costs.
 //
 // The zero value remembers nothing, and a nil one never does. It is not safe for concurrent use.
 type Facts struct {
@@ -101,8 +102,8 @@ func factsOf(n *cluster.Node) *facts {
 	return f
 }
 
-// price is what the node costs by a catalogue, and whether that is known. A catalogue never changes, so the last answer is good as long as it
-// is asked by the same one.
+// price is what the node costs by a catalogue, and whether that is known. A catalogue never changes, so the last
+// answer is good while the catalogue is the same.
 func (f *facts) price(by *cloud.Catalog) (dollars cloud.NanoUSD, known bool) {
 	if f.catalog != by {
 		f.catalog = by

@@ -29,9 +29,10 @@ type ledger struct {
 	ahead   bool           // consolidation plans for more than may go now
 }
 
-// inTurns is how often as many nodes as may go at once are planned for where steps may wait for their turn. A step waits for its second look, and then its
-// nodes take their time to go: who looks for the next one only when they have gone leaves the budget unused while that one waits. What is found
-// meanwhile waits beside them and is ready when they have gone.
+// inTurns is how often as many nodes as may go at once are planned for where steps may wait for their turn. A step
+// waits for its second look, and then its nodes take their time to go: who looks for the next one only when they
+// have gone leaves the budget unused while that one waits. What is found meanwhile waits beside them and is ready
+// when they have gone.
 const inTurns = 2
 
 // stuckAfter is how long after its deletion no loop waits any more for a node to go.
@@ -60,8 +61,8 @@ func (s *survey) ledger() *ledger {
 	return l
 }
 
-// Left returns how many more nodes of the pool may be planned to go for the reason. Emptiness and drift do not wait: what steps that are not
-// confirmed yet would take is free for them, and those will find it gone.
+// Left returns how many more nodes of the pool may be planned to go for the reason. Emptiness and drift do not
+// wait: what steps that are not confirmed yet would take is free for them, and those will find it gone.
 func (l *ledger) Left(pool string, reason v1.DisruptionReason) int {
 	if reason != v1.DisruptionReasonUnderutilized {
 		return l.Now(pool, reason)

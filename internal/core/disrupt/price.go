@@ -187,8 +187,8 @@ func (w way) without(refuse func(option) bool) way {
 	return w
 }
 
-// sent returns what launch is expected to pay for a way of buying a claim, and the most that it can come to pay: of spot the mean of what it
-// would name, else the cheapest.
+// sent returns what launch is expected to pay for a way of buying a claim, and the most that it can come to pay: of
+// spot the mean of what it would name, else the cheapest.
 //
 // It repeats what a launch does with its arguments: so many types are sent, the cheapest first, and of spot only those in the band. To
 // price by the cheapest type instead would promise savings that no launch makes, as EC2 picks from the list by depth as much as by price.
@@ -298,7 +298,8 @@ func narrow(o engine.Opening, w way, price cloud.NanoUSD) engine.Opening {
 
 // require makes In(values) the claim's requirement on a key, keeping minValues.
 func require(claim *v1.NodeClaim, key string, values []string) {
-	in := v1.NodeSelectorRequirementWithMinValues{Key: key, Operator: corev1.NodeSelectorOpIn, Values: slices.Sorted(slices.Values(values))}
+	in := v1.NodeSelectorRequirementWithMinValues{Key: key, Operator: corev1.NodeSelectorOpIn,
+		Values: slices.Sorted(slices.Values(values))}
 	kept := claim.Spec.Requirements[:0]
 	for _, r := range claim.Spec.Requirements {
 		if r.Key != key {

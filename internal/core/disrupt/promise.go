@@ -14,8 +14,8 @@ import (
 
 // promises says on which machines there are seats, by the name of their row, and until when that keeps them at the latest.
 //
-// A seat ends by itself because no pod may come for it: kube-scheduler may have found the pod another place, or its owner made none. Without an
-// end one such seat would keep a node for good.
+// A seat ends by itself because no pod may come for it: kube-scheduler may have found the pod another place, or its
+// owner made none. Without an end one such seat would keep a node for good.
 func promises(snap *cluster.Snapshot, now time.Time) map[string]time.Time {
 	out := map[string]time.Time{}
 	for s := range snap.Seats() {

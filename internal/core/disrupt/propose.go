@@ -48,7 +48,8 @@ func Propose(w *World, m Memory) (*Proposal, Memory) {
 	}
 	s := surveyOf(w).search()
 	p := &pass{search: s, memory: m, gone: map[*Candidate]bool{}, lands: map[string]bool{}, out: &Proposal{
-		Blocks: s.blocks(), Eligible: map[Method]int{}, Counts: s.ledger.counts, HeldBack: map[string]cloud.NanoUSD{}, Next: w.Now.Add(sameFor),
+		Blocks: s.blocks(), Eligible: map[Method]int{}, Counts: s.ledger.counts, HeldBack: map[string]cloud.NanoUSD{},
+		Next: w.Now.Add(sameFor),
 	}}
 	p.candidates = p.untried(s.candidates())
 	soon := p.empty()
@@ -94,8 +95,8 @@ func (p *pass) untried(candidates []*Candidate) []*Candidate {
 	})
 }
 
-// add takes steps. Those that are planned after them count neither on the room of what goes nor on that where its pods go, and leave the nodes
-// there that these go to.
+// add takes steps. Those that are planned after them count neither on the room of what goes nor on that where its
+// pods go, and leave the nodes there that these go to.
 func (p *pass) add(steps []*Step) {
 	for _, step := range steps {
 		for _, c := range step.Remove {
@@ -241,7 +242,8 @@ func (p *pass) remember(known bool) {
 		p.out.by(b.Until)
 	}
 	p.memory.pass = lastPass{}
-	if len(p.out.Steps)+len(p.out.Steering)+len(p.out.Budgets) > 0 || !known || p.memory.resume != "" || len(p.w.Busy)+len(p.w.Landing) > 0 {
+	if len(p.out.Steps)+len(p.out.Steering)+len(p.out.Budgets) > 0 || !known || p.memory.resume != "" ||
+		len(p.w.Busy)+len(p.w.Landing) > 0 {
 		return
 	}
 	p.out.Calm = true

@@ -70,12 +70,14 @@ const (
 
 // What keeps a node as long as its pods are there: from drift too, unless the claim has a termination grace period.
 const (
-	PodProtected Code = "PodDoNotDisrupt"     // Pod has the annotation Name with the value Value
-	PodBudget    Code = "PodDisruptionBudget" // the budget Name allows no disruption of Pod; without Name it is under several, and so evicted by none
+	PodProtected Code = "PodDoNotDisrupt" // Pod has the annotation Name with the value Value
+	// the budget Name allows no disruption of Pod; without Name it is under several, and so evicted by none
+	PodBudget Code = "PodDisruptionBudget"
 )
 
-// NoPlace keeps a drifted node, and a node that is to be consolidated. The pods Stuck would find no other place. A node of a pool with a fixed
-// number of nodes goes only after a machine like it was opened: Limits forbid it, or there is none, as Why says.
+// NoPlace keeps a drifted node, and a node that is to be consolidated. The pods Stuck would find no other place. A
+// node of a pool with a fixed number of nodes goes only after a machine like it was opened: Limits forbid it, or
+// there is none, as Why says.
 const NoPlace Code = "NoPlace"
 
 // What keeps a node from going for Reason.
@@ -95,13 +97,15 @@ const (
 	ConsolidateNever Code = "ConsolidateNever" // its pool Name has consolidateAfter: Never
 	OnlyWhenEmpty    Code = "OnlyWhenEmpty"    // its pool Name consolidates empty nodes only
 	FeedsBuffer      Code = "FeedsBuffer"      // no pod that counts runs on it, but the CapacityBuffers Name have their room there
-	NothingCheaper   Code = "NothingCheaper"   // no replacement saves the part Need of what it costs; the cheapest saves Have, if there is one
-	NothingButSpot   Code = "NothingButSpot"   // nothing but spot is cheaper, and spot is not replaced by spot
-	SpotForSpot      Code = "SpotForSpot"      // as many spot nodes of other types are no saving
-	FewSpotTypes     Code = "FewSpotTypes"     // one spot node needs Need cheaper types to be replaced by spot, there are Have
-	MinValues        Code = "MinValues"        // what is cheaper has fewer kinds than its pool asks for
-	Unbalanced       Code = "Unbalanced"       // its pool's policy Balanced finds that the saving is too small for the pods that would move
-	TooManyMoves     Code = "TooManyMoves"     // a step saves Have dollars an hour for each pod that moves, and must save Need
+	// NothingCheaper: no replacement saves the part Need of what it costs; the cheapest saves Have, if there is one
+	NothingCheaper Code = "NothingCheaper"
+	NothingButSpot Code = "NothingButSpot" // nothing but spot is cheaper, and spot is not replaced by spot
+	SpotForSpot    Code = "SpotForSpot"    // as many spot nodes of other types are no saving
+	FewSpotTypes   Code = "FewSpotTypes"   // one spot node needs Need cheaper types to be replaced by spot, there are Have
+	MinValues      Code = "MinValues"      // what is cheaper has fewer kinds than its pool asks for
+	// its pool's policy Balanced finds that the saving is too small for the pods that would move
+	Unbalanced   Code = "Unbalanced"
+	TooManyMoves Code = "TooManyMoves" // a step saves Have dollars an hour for each pod that moves, and must save Need
 )
 
 // Why a step is not carried out after all.

@@ -11,10 +11,10 @@ import (
 	"karpenter.sh/karpenter/cloud"
 )
 
-// May the last answer be used again? A search costs far more than anything else here, and a cluster never stands still: pods start, report
-// and stop, and nearly none of it can change the answer. So a pass that found nothing is remembered in two ways, a record that costs nothing to
-// compare with (lastPass) and a record that knows what an answer depends on (lastSearch), both for five minutes, because prices and availability
-// change without an event.
+// May the last answer be used again? A search costs far more than anything else here, and a cluster never stands
+// still: pods start, report and stop, and nearly none of it can change the answer. So a pass that found nothing is
+// remembered in two ways, a record that costs nothing to compare with (lastPass) and a record that knows what an
+// answer depends on (lastSearch), both for five minutes, because prices and availability change without an event.
 //
 //	the last search      the world now                             until          this pass
 //	found steps          any                                       –              searches anew

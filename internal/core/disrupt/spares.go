@@ -8,8 +8,9 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// Buffers keep room for pods to come. What they rest on is not empty, and consolidation moves nothing onto their room: it would only have to be
-// bought again. But no pod waits for that room yet. So what goes because it has drifted goes without it, if need be.
+// Buffers keep room for pods to come. What they rest on is not empty, and consolidation moves nothing onto their
+// room: it would only have to be bought again. But no pod waits for that room yet. So what goes because it has
+// drifted goes without it, if need be.
 
 // spares are the rows that stand for such pods, as far as there is room for them.
 type spares struct {

@@ -9,10 +9,13 @@ import (
 	"karpenter.sh/karpenter/internal/core/static"
 )
 
-// staticDrifts proposes to replace drifted nodes of pools with a fixed number of nodes, each by a node as its pool asks for it now, whatever its
-// pods need. As many go at once as the budgets and the pool's limit of nodes allow, which is never exceeded, not even by a node on its way.
+// staticDrifts proposes to replace drifted nodes of pools with a fixed number of nodes, each by a node as its pool
+// asks for it now, whatever its pods need. As many go at once as the budgets and the pool's limit of nodes allow,
+// which is never exceeded, not even by a node on its way.
 //
-// Such a pool is not asked what its pods need, since its nodes are there for their own sake. One goes when its like has come, so for a while there is one more than the pool wants; where the pool's limit of nodes leaves no room for that, the node stays and says so.
+// Such a pool is not asked what its pods need, since its nodes are there for their own sake. One goes when its like
+// has come, so for a while there is one more than the pool wants; where the pool's limit of nodes leaves no room
+// for that, the node stays and says so.
 func (s *search) staticDrifts(candidates []*Candidate) (steps []*Step) {
 	byPool := map[string][]*Candidate{}
 	for _, c := range candidates {

@@ -14,15 +14,16 @@ import (
 const (
 	// mostAvoided is the part of the nodes that new pods may be kept off at a time: the rest must have room for a normal day.
 	mostAvoided = 0.2
-	// mostLeft is that part while the fleet is far from its target. Most of what comes to a node then was moved, and kube-scheduler would give it
-	// to the emptiest, which go next: the same pods would move twice.
+	// mostLeft is that part while the fleet is far from its target. Most of what comes to a node then was moved,
+	// and kube-scheduler would give it to the emptiest, which go next: the same pods would move twice.
 	mostLeft = 0.9
 	// stickiness is how much more a node seems to waste once new pods are kept off it, so that the choice does not change all day.
 	stickiness = 1.5
 )
 
-// Steering says which nodes should carry the taint that makes kube-scheduler prefer other ones. By itself it spreads pods
-// over the emptiest nodes, and so fills those again that could soon go. The taint forbids nothing: a pod that fits nowhere else still goes there.
+// Steering says which nodes should carry the taint that makes kube-scheduler prefer other ones. By itself it
+// spreads pods over the emptiest nodes, and so fills those again that could soon go. The taint forbids nothing: a
+// pod that fits nowhere else still goes there.
 //
 // It is the cheapest way to consolidate: pods that end by themselves need no eviction, and if nothing new comes to a node it is empty some
 // day. The taint asks kube-scheduler to prefer other nodes. On a few nodes at a time, those that waste most, because where most nodes are
@@ -62,9 +63,9 @@ func avoid(order []*Candidate, wasted map[*Candidate]float64, goal target, part 
 	return out
 }
 
-// steer returns the verdict on each Karpenter node: a node that consolidation may remove is judged by the last search, a node that may
-// not be removed must not be avoided, nor one of a pool whose budgets let none go, and a node that has only just seen a pod come or go, or is on
-// its way out, keeps its taint.
+// steer returns the verdict on each Karpenter node: a node that consolidation may remove is judged by the last
+// search, a node that may not be removed must not be avoided, nor one of a pool whose budgets let none go, and a
+// node that has only just seen a pod come or go, or is on its way out, keeps its taint.
 //
 // Every taint that is there must have a reason today. So it begins with taking all of them off, and keeps those of nodes about which the
 // last search still holds: a taint that was forgotten would keep new pods off a good node for ever.

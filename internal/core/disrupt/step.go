@@ -94,8 +94,9 @@ func (s *Step) Cost() float64 {
 // moves is how much the pods mind that a step moves, an ordinary one as much as 1.
 func (s *Step) moves() float64 { return s.Cost() - float64(len(s.Remove)) }
 
-// Begin notes that the step is under way: its nodes go, and their pods have seats where they are to be. claims are those that were created for what it
-// opens, in that order; they stand in the draft already. Pods that do not exist, for which a buffer keeps room, get no seats.
+// Begin notes that the step is under way: its nodes go, and their pods have seats where they are to be. claims are
+// those that were created for what it opens, in that order; they stand in the draft already. Pods that do not
+// exist, for which a buffer keeps room, get no seats.
 func (s *Step) Begin(d *cluster.Draft, claims []string, now time.Time) {
 	for _, c := range s.Remove {
 		d.MarkForRemoval(c.Node.Claim.Name)

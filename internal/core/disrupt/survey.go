@@ -53,7 +53,8 @@ type Candidate struct {
 	Pool *v1.NodePool // nil where the node names none that is known
 	// Pods must have a place before the node goes.
 	Pods []*cluster.Pod
-	// Spares rest on it: a buffer keeps room for them here. Consolidation gives them another place, what else removes nodes does if it can.
+	// Spares rest on it: a buffer keeps room for them here. Consolidation gives them another place, what else
+	// removes nodes does if it can.
 	Spares []*cluster.Pod
 	// Block says what keeps the node from going for any reason, nil if nothing does.
 	Block *Refusal
@@ -80,8 +81,10 @@ type poolSum struct {
 // surveyOf surveys a world.
 func surveyOf(w *World) *survey {
 	s := &survey{
-		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now), awaited: awaitedOf(w.Snap, w.Now), halts: paused.Switches{Snap: w.Snap, Now: w.Now},
-		pools: map[string]*poolSum{}, closed: map[string]bool{}, coming: map[string]bool{}, settling: map[string]bool{}, resting: sparesOf(w.Snap),
+		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now),
+		awaited: awaitedOf(w.Snap, w.Now), halts: paused.Switches{Snap: w.Snap, Now: w.Now},
+		pools: map[string]*poolSum{}, closed: map[string]bool{}, coming: map[string]bool{},
+		settling: map[string]bool{}, resting: sparesOf(w.Snap),
 	}
 	for name := range w.Pools {
 		s.pools[name] = &poolSum{count: PoolCount{Raw: map[v1.DisruptionReason]int{}}}
@@ -123,7 +126,8 @@ func pdbsOf(w *World) *movable.PDBs {
 	return movable.NewPDBs(budgets)
 }
 
-// serves reports whether the claim's node class is of a kind that one of the pools we serve uses. Claims of other providers are none of our business.
+// serves reports whether the claim's node class is of a kind that one of the pools we serve uses. Claims of other
+// providers are none of our business.
 func (s *survey) serves(claim *v1.NodeClaim) bool {
 	ref := claim.Spec.NodeClassRef
 	if ref == nil {
@@ -164,11 +168,12 @@ func (s *survey) room(n *cluster.Node, f *facts) []*cluster.Pod {
 	return nil
 }
 
-// settled pods need no place where some nodes are closed: they are not given any, or have a seat on a node that takes no others. A pod that is planned onto a node which does
-// is asked for again: the engine gives it that place, and counts it there whenever it matters who is beside whom.
+// settled pods need no place where some nodes are closed: they are not given any, or have a seat on a node that
+// takes no others. A pod that is planned onto a node which does is asked for again: the engine gives it that place,
+// and counts it there whenever it matters who is beside whom.
 //
-// The room of a pod that already has a plan is taken. To ask for it again would plan two machines for one pod: a machine that boots already, and
-// a machine that this pass would wait for.
+// The room of a pod that already has a plan is taken. To ask for it again would plan two machines for one pod: a
+// machine that boots already, and a machine that this pass would wait for.
 func (s *survey) settled(p *cluster.Pod, closed map[string]bool) bool {
 	plan, planned := s.w.Snap.Planned(p.PodKey)
 	if !planned {
@@ -193,8 +198,8 @@ func (s *survey) settles(f *facts) bool {
 
 // read makes the row of a node with a claim.
 //
-// Most nodes have neither a pod that is protected nor a pod that a budget counts. Then the clock decides nothing about them, and what was read
-// of the row at an earlier look is taken unchanged.
+// Most nodes have neither a pod that is protected nor a pod that a budget counts. Then the clock decides nothing
+// about them, and what was read of the row at an earlier look is taken unchanged.
 func (s *survey) read(n *cluster.Node, f *facts) *Candidate {
 	c := &Candidate{Node: n, Cost: f.cost, Block: s.block(n, f), Spares: s.resting.on[n.Name], bought: f.bought, zone: f.zone}
 	if n.Node == nil {
@@ -215,7 +220,8 @@ func (s *survey) read(n *cluster.Node, f *facts) *Candidate {
 		}
 		// Of several that hold it, the longest one is reported: a user who waits for the other would hear a new reason then. A zero
 		// time is for good.
-		if b := s.podBlock(n, p); b != nil && (c.Held == nil || b.Until.After(c.Held.Until) && !c.Held.Until.IsZero() || b.Until.IsZero()) {
+		if b := s.podBlock(n, p); b != nil && (c.Held == nil || b.Until.After(c.Held.Until) &&
+			!c.Held.Until.IsZero() || b.Until.IsZero()) {
 			c.Held = b
 		}
 	}

@@ -7,14 +7,15 @@ package disrupt
 //	nearness     = min(1, max(0, 2 − distance / SlackOfPrice))
 //	restlessness = max(min(1, arrivals / ArrivalsPerHour), (moved / MovedPerDay)²)
 //
-// Near its target, in a cluster whose pods come and go, that is what an average pod costs (Toll is 1). In a calm cluster what a move saves
-// lasts, and the toll is smaller. Pods that were moved should not be moved again: the part that was moved within a day is hardly felt at half
-// of MovedPerDay, and ends nearly every move at twice that. A fleet that is more than SlackOfPrice dearer than its target pays less, and none at
-// twice that.
+// Near its target, in a cluster whose pods come and go, that is what an average pod costs (Toll is 1). In a calm
+// cluster what a move saves lasts, and the toll is smaller. Pods that were moved should not be moved again: the
+// part that was moved within a day is hardly felt at half of MovedPerDay, and ends nearly every move at twice that.
+// A fleet that is more than SlackOfPrice dearer than its target pays less, and none at twice that.
 //
-// But a saving is over when so many pods have come that the fleet looks different anyway, and where they come all the time it is known when that
-// will be: as many as there are come in an hour divided by steady. By then a move must have brought in what an average pod costs in HoursPerMove,
-// however far the target is. Such a fleet never arrives there, and would move the same pods again and again on the way.
+// But a saving is over when so many pods have come that the fleet looks different anyway, and where they come all
+// the time it is known when that will be: as many as there are come in an hour divided by steady. By then a move
+// must have brought in what an average pod costs in HoursPerMove, however far the target is. Such a fleet never
+// arrives there, and would move the same pods again and again on the way.
 //
 // A fleet that was once that far off is recovering until it is as near as returned says: it is judged by that smaller slack, and what was
 // moved on the way does not speak against the rest of the way.
@@ -25,11 +26,12 @@ type toll struct {
 	recovering bool
 }
 
-// returned is the part of SlackOfPrice within which a fleet has recovered: the work is half done then, and ends closer to the target than what
-// pods that come and go are allowed to do to a fleet.
+// returned is the part of SlackOfPrice within which a fleet has recovered: the work is half done then, and ends
+// closer to the target than what pods that come and go are allowed to do to a fleet.
 const returned = 2.0 / 3
 
-// halfEmpty is what pods save, in what they cost, that leave a node half empty which nothing replaces. So much pays however many pods come.
+// halfEmpty is what pods save, in what they cost, that leave a node half empty which nothing replaces. So much pays
+// however many pods come.
 const halfEmpty = 2
 
 // look notes how far the fleet is from its target before anything is done, as a part of its price.

@@ -13,9 +13,10 @@ import (
 	"karpenter.sh/karpenter/internal/core/worth"
 )
 
-// Waste is what makes nodes comparable that hold different things. A node at half of its memory and all of its cores is not half empty if
-// cores are what machines are priced by. At market prices (package worth) the pods on a node are worth at most what the cheapest fleet would
-// pay for them; what the node costs beyond is waste, for any reason.
+// Waste is what makes nodes comparable that hold different things. A node at half of its memory and all of its
+// cores is not half empty if cores are what machines are priced by. At market prices (package worth) the pods on a
+// node are worth at most what the cheapest fleet would pay for them; what the node costs beyond is waste, for any
+// reason.
 
 // onOffer lists the machines that the pools may launch, each at its cheapest.
 func onOffer(pools []engine.Pool) []worth.Machine {

@@ -8,9 +8,10 @@ import (
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 )
 
-// WhyStays says everything that keeps a node where it is now, by the name of its row: first what keeps it whatever the reason, then what keeps
-// it from going because it is empty, drifted or dearer than what its pods need. It asks what a pass would ask if this were the only node,
-// and knows of earlier passes what m does. Nothing is returned for a node that the next pass removes.
+// WhyStays says everything that keeps a node where it is now, by the name of its row: first what keeps it whatever
+// the reason, then what keeps it from going because it is empty, drifted or dearer than what its pods need. It asks
+// what a pass would ask if this were the only node, and knows of earlier passes what m does. Nothing is returned
+// for a node that the next pass removes.
 //
 // That is every brake of package disrupt (docs/disruption.md has the list). What stops the whole loop is not a node's affair: a picture of
 // the cluster that is no longer fed, and the second look at a step after its delay.

@@ -25,7 +25,8 @@ type World struct {
 	Promised map[string]int
 	// Ahead says that steps may wait for their turn: more nodes are planned for than may go at once.
 	Ahead bool
-	// Vacant says since when nodes have been empty and promised to no pod, by claim; a claim that it does not name always was, if it is now.
+	// Vacant says since when nodes have been empty and promised to no pod, by claim; a claim that it does not name
+	// always was, if it is now.
 	Vacant map[types.UID]time.Time
 	// Facts are what was read of rows at earlier looks, nil if rows are read once.
 	Facts *Facts
@@ -59,9 +60,9 @@ type Settings struct {
 	// Toll is what a step must save in an hour for each pod that it moves, in units of what an average pod costs, before the others
 	// make it larger or smaller: see toll.
 	Toll float64
-	// ArrivalsPerHour is the part of the pods that comes by itself in an hour of a restless cluster, MovedPerDay the part that may be moved
-	// within a day before moves get dearer, and SlackOfPrice the part of its price by which a fleet may be dearer than its target before
-	// they get cheaper.
+	// ArrivalsPerHour is the part of the pods that comes by itself in an hour of a restless cluster, MovedPerDay
+	// the part that may be moved within a day before moves get dearer, and SlackOfPrice the part of its price by
+	// which a fleet may be dearer than its target before they get cheaper.
 	ArrivalsPerHour, MovedPerDay, SlackOfPrice float64
 	// HoursPerMove says what a move must bring in before as many pods have come as there are: what an average pod costs in so many hours.
 	HoursPerMove float64
@@ -71,8 +72,8 @@ type Settings struct {
 
 // DefaultSettings are the values that are used unless the user chose others.
 //
-// They are a compromise, and internal/testing/daysim plays days of arrivals and departures to see what another one would cost: the bill of a day on
-// one side, the pods that were moved on the other.
+// They are a compromise, and internal/testing/daysim plays days of arrivals and departures to see what another one
+// would cost: the bill of a day on one side, the pods that were moved on the other.
 func DefaultSettings() Settings {
 	return Settings{MinSaving: 0.03, Toll: 1, ArrivalsPerHour: 0.02, MovedPerDay: 0.3, SlackOfPrice: 0.06, HoursPerMove: 4, Trials: 96}
 }

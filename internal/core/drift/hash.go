@@ -47,8 +47,9 @@ type classRefMirror struct {
 	Name  string `json:"name,omitempty"`
 }
 
-// PoolStamp hashes what of a pool's template makes nodes what they are: labels, annotations, taints, node class, the times
-// that claims take over, and the kubelet that v1beta1 kept with the pool. Requirements are judged by Requirements, and the rest of a pool says nothing about its nodes.
+// PoolStamp hashes what of a pool's template makes nodes what they are: labels, annotations, taints, node class,
+// the times that claims take over, and the kubelet that v1beta1 kept with the pool. Requirements are judged by
+// Requirements, and the rest of a pool says nothing about its nodes.
 func PoolStamp(pool *v1.NodePool) Stamp {
 	template := &pool.Spec.Template
 	mirror := poolMirror{

@@ -84,7 +84,8 @@ func (b *raiser) claim(bin *problem.Bin, o *Opening) *v1.NodeClaim {
 		c.Annotations[v1.RequestedDRADriversAnnotationKey] = strings.Join(drivers, ",")
 	}
 	yes := true
-	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1.GroupVersion.String(), Kind: "NodePool", Name: pool.Name, UID: pool.UID, BlockOwnerDeletion: &yes}}
+	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1.GroupVersion.String(), Kind: "NodePool",
+		Name: pool.Name, UID: pool.UID, BlockOwnerDeletion: &yes}}
 	c.Spec = v1.NodeClaimSpec{
 		Taints: slices.Clone(spec.Taints), StartupTaints: slices.Clone(spec.StartupTaints), NodeClassRef: spec.NodeClassRef,
 		TerminationGracePeriod: spec.TerminationGracePeriod, ExpireAfter: spec.ExpireAfter,
@@ -106,7 +107,8 @@ func (b *raiser) claimLabels(pool *v1.NodePool, cat *shape.Catalog, reqs label.R
 		out = map[string]string{}
 	}
 	for _, q := range reqs {
-		if (b.e.known.WellKnown(q.Key) || cat.Mentions(q.Key)) && q.Key != v1.NodePoolLabelKey || simulated(q.Key) || q.Key == corev1.LabelHostname {
+		if (b.e.known.WellKnown(q.Key) || cat.Mentions(q.Key)) && q.Key != v1.NodePoolLabelKey || simulated(q.Key) ||
+			q.Key == corev1.LabelHostname {
 			continue
 		}
 		if _, set := out[q.Key]; set {
@@ -123,8 +125,8 @@ func simulated(key string) bool {
 	return key == v1.NodeRegisteredLabelKey || key == v1.NodeInitializedLabelKey
 }
 
-// onlyLabel reports whether a requirement is fulfilled by a label of the claim alone: the definition of NodeClaims refuses a requirement with
-// this key, and no provider sells by it.
+// onlyLabel reports whether a requirement is fulfilled by a label of the claim alone: the definition of NodeClaims
+// refuses a requirement with this key, and no provider sells by it.
 func onlyLabel(key string) bool {
 	return simulated(key) || key == corev1.LabelHostname || key == v1.ProvisionerLabelKey
 }

@@ -73,9 +73,11 @@ func (e *Engine) plan(q Question) *Plan {
 // lower turns a question into numbers.
 func (e *Engine) lower(q Question) *lower.Lowered {
 	low := e.rows.Build(lower.Input{
-		Snap: q.Snap, Pools: q.Pools, Pods: q.Pods, Gone: q.Gone, Closed: q.Closed, Kept: q.Kept, LeftOut: q.LeftOut, Simulation: q.Simulation, Now: q.Now,
-		IgnorePreferences: q.Settings.IgnorePreferences, ReservedCapacity: q.Settings.ReservedCapacity, DefaultSpread: q.Settings.DefaultSpread,
-		Terms: q.Settings.terms(), Work: q.Settings.Terms, Selects: q.Settings.Selects, Ended: q.ended,
+		Snap: q.Snap, Pools: q.Pools, Pods: q.Pods, Gone: q.Gone, Closed: q.Closed, Kept: q.Kept, LeftOut: q.LeftOut,
+		Simulation: q.Simulation, Now: q.Now,
+		IgnorePreferences: q.Settings.IgnorePreferences, ReservedCapacity: q.Settings.ReservedCapacity,
+		DefaultSpread: q.Settings.DefaultSpread,
+		Terms:         q.Settings.terms(), Work: q.Settings.Terms, Selects: q.Settings.Selects, Ended: q.ended,
 	})
 	if low.Renumbered {
 		e.answer = problem.Memory{}

@@ -4,8 +4,8 @@
 // create, placements, refusals). In between are numbers: package lower turns objects into a problem, solve places the pods and pack
 // makes the fleet cheaper, and raise.go here turns the result back. A caller needs this package and none below it.
 //
-// An Engine remembers what it derived and what it answered, so that a second question about nearly the same world costs little. It looks at
-// no clock: what it may spend is work, and the caller hands in what may cut that short.
+// An Engine remembers what it derived and what it answered, so that a second question about nearly the same world
+// costs little. It looks at no clock: what it may spend is work, and the caller hands in what may cut that short.
 package engine
 
 import (
@@ -33,8 +33,8 @@ type Question struct {
 	Pods []*cluster.Pod
 	// Gone names nodes (by row name) that are treated as removed, Closed nodes that take no further pods.
 	Gone, Closed map[string]bool
-	// Kept are places of pods that may come to them, of which nothing may be given away: no room, port or volume, nor the devices that a claim of
-	// their own will need there. Until they come, pods are counted where they are.
+	// Kept are places of pods that may come to them, of which nothing may be given away: no room, port or volume,
+	// nor the devices that a claim of their own will need there. Until they come, pods are counted where they are.
 	Kept []Placement
 	// Simulation asks a what-if question for disruption: pods whose only room is on a node that is not initialised yet are refused.
 	Simulation bool

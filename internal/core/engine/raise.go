@@ -191,7 +191,8 @@ func (p picker) rest(class problem.ClassID) []*cluster.Pod {
 func (b *raiser) opening(bin *problem.Bin, like *Opening) Opening {
 	pool, _ := b.Template(bin.Template)
 	cat := b.Problem.Templates[bin.Template].Catalog
-	o := Opening{Pool: pool.Name, Price: cloud.NanoUSD(bin.Launch.Price), Floor: cloud.NanoUSD(bin.Launch.Floor), Worst: cloud.NanoUSD(bin.Launch.Worst), Sent: bin.Launch.Types, Offers: bin.Launch.Offers}
+	o := Opening{Pool: pool.Name, Price: cloud.NanoUSD(bin.Launch.Price), Floor: cloud.NanoUSD(bin.Launch.Floor),
+		Worst: cloud.NanoUSD(bin.Launch.Worst), Sent: bin.Launch.Types, Offers: bin.Launch.Offers}
 	if like != nil {
 		o.Types, o.Zones, o.CapacityTypes = like.Types, like.Zones, like.CapacityTypes
 	} else {

@@ -9,8 +9,8 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// Unpublished names the drivers that the pods of a claim count on and that have not published a whole pool of devices of its node yet. Until they
-// have, it is not known what the node has.
+// Unpublished names the drivers that the pods of a claim count on and that have not published a whole pool of
+// devices of its node yet. Until they have, it is not known what the node has.
 func Unpublished(claim *v1.NodeClaim, node string, all iter.Seq[*resourcev1.ResourceSlice]) (out []string) {
 	asked := claim.Annotations[v1.RequestedDRADriversAnnotationKey]
 	if asked == "" {

@@ -15,11 +15,12 @@ import (
 	"karpenter.sh/karpenter/internal/core/drift"
 )
 
-// joinBy is how long an inherited machine may be without Node before it is taken for a machine that never joins: as long as a machine of our own.
+// joinBy is how long an inherited machine may be without Node before it is taken for a machine that never joins: as
+// long as a machine of our own.
 const joinBy = 15 * time.Minute
 
-// Heirs are the pools that stand in for Provisioners, by the Provisioner's name. Where several want to, it is nil: it is not known whose the machines
-// would be.
+// Heirs are the pools that stand in for Provisioners, by the Provisioner's name. Where several want to, it is nil:
+// it is not known whose the machines would be.
 func Heirs(pools iter.Seq[*v1.NodePool]) map[string]*v1.NodePool {
 	out := map[string]*v1.NodePool{}
 	for pool := range pools {
@@ -118,16 +119,19 @@ func (b *Bequest) Claim() *v1.NodeClaim {
 	return c
 }
 
-// describes reports whether a label of a node tells what its machine is. The claim has it from the node, so that nothing else is written onto it.
+// describes reports whether a label of a node tells what its machine is. The claim has it from the node, so that
+// nothing else is written onto it.
 func describes(key string) bool {
 	switch key {
-	case corev1.LabelInstanceTypeStable, corev1.LabelArchStable, corev1.LabelOSStable, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, v1.CapacityTypeLabelKey:
+	case corev1.LabelInstanceTypeStable, corev1.LabelArchStable, corev1.LabelOSStable, corev1.LabelTopologyZone,
+		corev1.LabelTopologyRegion, v1.CapacityTypeLabelKey:
 		return true
 	}
 	return false
 }
 
-// claimName is the name of a claim for a machine that no tag names one for. It is the same whenever it is asked for, so that a claim is made once.
+// claimName is the name of a claim for a machine that no tag names one for. It is the same whenever it is asked
+// for, so that a claim is made once.
 func claimName(pool *v1.NodePool, node *corev1.Node, m cloud.Machine) string {
 	switch {
 	case m.ClaimName != "":
@@ -149,8 +153,8 @@ func stamped(pool *v1.NodePool) map[string]string {
 	return out
 }
 
-// older reports whether an owner is of a kind that machines were launched for before there were claims. Such owners may be deleted with their
-// definitions; the Node may not go with them.
+// older reports whether an owner is of a kind that machines were launched for before there were claims. Such owners
+// may be deleted with their definitions; the Node may not go with them.
 func older(r metav1.OwnerReference) bool {
 	group, version, _ := strings.Cut(r.APIVersion, "/")
 	return group == v1.Group && version != v1.GroupVersion.Version && (r.Kind == "Provisioner" || r.Kind == "Machine")

@@ -193,8 +193,9 @@ func (w *work) register() {
 	w.reached = append(w.reached, Registered)
 }
 
-// anew reports whether the Node is as a kubelet makes it, although the claim has registered: a user deleted the registered one, finalizer and all, and a
-// kubelet that started after that made another. It would keep pods away for good, and would not count among the nodes that may go.
+// anew reports whether the Node is as a kubelet makes it, although the claim has registered: a user deleted the
+// registered one, finalizer and all, and a kubelet that started after that made another. It would keep pods away
+// for good, and would not count among the nodes that may go.
 func (w *work) anew() bool {
 	return w.lost(v1.ConditionTypeRegistered, v1.NodeRegisteredLabelKey) && hasTaint(w.nodes[0], v1.IsUnregisteredTaint)
 }
@@ -204,8 +205,8 @@ func (w *work) initialized() bool {
 	return condition.IsTrue(w.claim, v1.ConditionTypeInitialized) && !w.lost(v1.ConditionTypeInitialized, v1.NodeInitializedLabelKey)
 }
 
-// lost reports whether the claim's only Node is without a label that it got before the condition became true. What has only just become true does not count:
-// the Node is shown later than the claim.
+// lost reports whether the claim's only Node is without a label that it got before the condition became true. What
+// has only just become true does not count: the Node is shown later than the claim.
 func (w *work) lost(conditionType, label string) bool {
 	if len(w.nodes) != 1 || w.nodes[0].DeletionTimestamp != nil || hasLabel(w.nodes[0], label) {
 		return false
@@ -218,11 +219,12 @@ func (w *work) lost(conditionType, label string) bool {
 	return true
 }
 
-// AskFrom is from when on the cloud is asked whether the machine of a claim still runs, which has no Node yet; zero if there is no need to ask. Before, a
-// cloud may not show what it has just launched.
+// AskFrom is from when on the cloud is asked whether the machine of a claim still runs, which has no Node yet; zero
+// if there is no need to ask. Before, a cloud may not show what it has just launched.
 func AskFrom(v View) time.Time {
 	c := condition.Get(v.Claim, v1.ConditionTypeLaunched)
-	if c == nil || c.Status != "True" || v.Claim.Status.ProviderID == "" || len(v.Nodes) > 0 || condition.IsTrue(v.Claim, v1.ConditionTypeRegistered) {
+	if c == nil || c.Status != "True" || v.Claim.Status.ProviderID == "" || len(v.Nodes) > 0 ||
+		condition.IsTrue(v.Claim, v1.ConditionTypeRegistered) {
 		return time.Time{}
 	}
 	return c.LastTransitionTime.Add(shownAfter)
@@ -248,10 +250,12 @@ func (w *work) findNode(conditionType string) bool {
 		awaitNode(w.claim, conditionType, w.now, w.settings.Words)
 		return false
 	case len(w.nodes) > 1 && conditionType == v1.ConditionTypeRegistered:
-		condition.SetFalse(w.claim, conditionType, v1.ReasonMultipleNodesFound, w.say(Lack{Reason: v1.ReasonMultipleNodesFound, Nodes: len(w.nodes)}), w.now)
+		condition.SetFalse(w.claim, conditionType, v1.ReasonMultipleNodesFound,
+			w.say(Lack{Reason: v1.ReasonMultipleNodesFound, Nodes: len(w.nodes)}), w.now)
 		return false
 	case len(w.nodes) > 1:
-		condition.SetUnknown(w.claim, conditionType, v1.ReasonNodeNotFound, w.say(Lack{Reason: v1.ReasonNodeNotFound, Nodes: len(w.nodes)}), w.now)
+		condition.SetUnknown(w.claim, conditionType, v1.ReasonNodeNotFound,
+			w.say(Lack{Reason: v1.ReasonNodeNotFound, Nodes: len(w.nodes)}), w.now)
 		return false
 	}
 	w.node = w.nodes[0].DeepCopy()
@@ -307,7 +311,8 @@ func (w *work) initialize() {
 			w.wake(settled)
 			return
 		}
-		if !condition.IsTrue(w.claim, v1.ConditionTypeInitialized) { // what has been true once stays, while a Node that was made anew gets ready
+		// what has been true once stays, while a Node that was made anew gets ready
+		if !condition.IsTrue(w.claim, v1.ConditionTypeInitialized) {
 			condition.SetUnknown(w.claim, v1.ConditionTypeInitialized, lack.Reason, w.say(lack), w.now)
 		}
 		return

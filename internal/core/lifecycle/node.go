@@ -13,8 +13,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/taint"
 )
 
-// Join gives a node what its claim says: finalizer, owner, labels, annotations and taints, and takes owners of older kinds away. It is done once: a startup taint that
-// a user has removed from a registered node does not come back.
+// Join gives a node what its claim says: finalizer, owner, labels, annotations and taints, and takes owners of
+// older kinds away. It is done once: a startup taint that a user has removed from a registered node does not come
+// back.
 func Join(node *corev1.Node, claim *v1.NodeClaim) {
 	if !slices.Contains(node.Finalizers, v1.TerminationFinalizer) {
 		node.Finalizers = append(node.Finalizers, v1.TerminationFinalizer)

@@ -18,10 +18,10 @@ const (
 	massLeast = 3
 )
 
-// Orphaned reports whether no claim answers for a machine: its claim is gone, or the claim has another machine. A claim without a
-// machine that bears the name in the machine's tags is about to adopt it, by repeating the launch that a crash or a lost answer
-// cut short; a machine that a launch still waits for gets its claim with the answer. byID is the claim that has this machine, byName the claim that it
-// was launched for; either may be nil.
+// Orphaned reports whether no claim answers for a machine: its claim is gone, or the claim has another machine. A
+// claim without a machine that bears the name in the machine's tags is about to adopt it, by repeating the launch
+// that a crash or a lost answer cut short; a machine that a launch still waits for gets its claim with the answer.
+// byID is the claim that has this machine, byName the claim that it was launched for; either may be nil.
 func Orphaned(m cloud.Machine, byID, byName *v1.NodeClaim, now time.Time) bool {
 	if m.Deleting || m.Awaited || byID != nil || now.Sub(m.Created) < orphanAge {
 		return false
@@ -52,15 +52,17 @@ func Mass(machines, orphans []cloud.Machine, now time.Time) []cloud.Machine {
 	return out
 }
 
-// Adopting returns the claim that takes over a machine that has no claim; node is nil if it has no Node either. It is not known any more what it was
-// launched for, so the claim says what the pool says now.
+// Adopting returns the claim that takes over a machine that has no claim; node is nil if it has no Node either. It
+// is not known any more what it was launched for, so the claim says what the pool says now.
 func Adopting(pool *v1.NodePool, node *corev1.Node, m cloud.Machine) *v1.NodeClaim {
 	spec := &pool.Spec.Template.Spec
 	yes := true
 	c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{
 		Name: claimName(pool, node, m), Finalizers: []string{v1.TerminationFinalizer}, Labels: adopted(pool),
-		Annotations:     merge(merge(pool.Spec.Template.NodeAnnotations(), stamped(pool)), map[string]string{v1.AdoptsAnnotationKey: m.ProviderID}),
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1.GroupVersion.String(), Kind: "NodePool", Name: pool.Name, UID: pool.UID, BlockOwnerDeletion: &yes}},
+		Annotations: merge(merge(pool.Spec.Template.NodeAnnotations(), stamped(pool)),
+			map[string]string{v1.AdoptsAnnotationKey: m.ProviderID}),
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1.GroupVersion.String(), Kind: "NodePool",
+			Name: pool.Name, UID: pool.UID, BlockOwnerDeletion: &yes}},
 	}}
 	c.Spec = v1.NodeClaimSpec{
 		NodeClassRef: spec.NodeClassRef, Taints: spec.Taints, StartupTaints: spec.StartupTaints, Requirements: spec.Requirements,

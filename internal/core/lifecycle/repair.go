@@ -30,6 +30,6 @@ func Ailing(node *corev1.Node, policies []cloud.RepairPolicy) (first Ailment, ok
 	return first, ok
 }
 
-// TooManyAil reports whether so many of a group's nodes are broken, more than a fifth rounded up, that the cause is hardly in each of them:
-// other machines would be broken as well.
+// TooManyAil reports whether so many of a group's nodes are broken, more than a fifth rounded up, that the cause is
+// hardly in each of them: other machines would be broken as well.
 func TooManyAil(ailing, all int) bool { return ailing > (all+4)/5 }

@@ -25,8 +25,8 @@ const (
 	replaceAtMost = time.Hour
 )
 
-// A Trouble is machines of a pool's present template that ran for their whole time and did not get ready, one after the other. It stands in
-// the pool's condition, so a restart does not forget it.
+// A Trouble is machines of a pool's present template that ran for their whole time and did not get ready, one after
+// the other. It stands in the pool's condition, so a restart does not forget it.
 type Trouble struct {
 	Failures int
 	Last     time.Time
@@ -60,7 +60,8 @@ func (t Trouble) ReplaceAt() time.Time {
 // Trying names the claim of a pool whose machine may still show that the template works, "" if there is none.
 func Trying(snap *cluster.Snapshot, pool string, now time.Time) string {
 	for n := range snap.Nodes() {
-		if n.Claim != nil && n.Pool() == pool && n.Claim.DeletionTimestamp == nil && !condition.IsTrue(n.Claim, v1.ConditionTypeInitialized) &&
+		if n.Claim != nil && n.Pool() == pool && n.Claim.DeletionTimestamp == nil &&
+			!condition.IsTrue(n.Claim, v1.ConditionTypeInitialized) &&
 			now.Before(n.Claim.CreationTimestamp.Add(2*trialAfter)) {
 			return n.Claim.Name
 		}
@@ -76,13 +77,15 @@ type Failing struct {
 	Lacks  string // what it lacked, as its claim says; "" if that says nothing
 }
 
-// Fails writes one more machine that did not get ready into the pool's condition. It returns false, and changes nothing, where the machine is of
-// another template than the pool's. The words begin with the number of failures, as digits: TroubleOf reads it there.
+// Fails writes one more machine that did not get ready into the pool's condition. It returns false, and changes
+// nothing, where the machine is of another template than the pool's. The words begin with the number of failures,
+// as digits: TroubleOf reads it there.
 func Fails(pool *v1.NodePool, claim *v1.NodeClaim, now time.Time, words func(Failing) string) bool {
 	if !ofTemplate(pool, claim) {
 		return false
 	}
-	f := Failing{Trouble: Trouble{TroubleOf(pool).Failures + 1, now}, Claim: claim.Name, Joined: condition.IsTrue(claim, v1.ConditionTypeRegistered)}
+	f := Failing{Trouble: Trouble{TroubleOf(pool).Failures + 1, now}, Claim: claim.Name,
+		Joined: condition.IsTrue(claim, v1.ConditionTypeRegistered)}
 	reason := v1.ReasonRegistrationTimeout
 	if f.Joined {
 		reason = v1.ReasonInitializationTimeout
@@ -100,8 +103,8 @@ func Works(pool *v1.NodePool, claim *v1.NodeClaim, now time.Time) bool {
 	return ofTemplate(pool, claim) && condition.Clear(pool, v1.ConditionTypeMachinesGetReady, now)
 }
 
-// Outdone reports whether another machine of the pool's template got ready since the claim's own was launched: then the template works, and this one
-// machine does not.
+// Outdone reports whether another machine of the pool's template got ready since the claim's own was launched: then
+// the template works, and this one machine does not.
 func Outdone(snap *cluster.Snapshot, pool *v1.NodePool, claim *v1.NodeClaim) bool {
 	launched := claim.CreationTimestamp.Time
 	if c := condition.Get(claim, v1.ConditionTypeLaunched); c != nil && c.Status == metav1.ConditionTrue {
@@ -111,7 +114,8 @@ func Outdone(snap *cluster.Snapshot, pool *v1.NodePool, claim *v1.NodeClaim) boo
 		if n.Claim == nil || n.Pool() != pool.Name || !ofTemplate(pool, n.Claim) {
 			continue
 		}
-		if c := condition.Get(n.Claim, v1.ConditionTypeInitialized); c != nil && c.Status == metav1.ConditionTrue && !c.LastTransitionTime.Time.Before(launched) {
+		if c := condition.Get(n.Claim, v1.ConditionTypeInitialized); c != nil && c.Status == metav1.ConditionTrue &&
+			!c.LastTransitionTime.Time.Before(launched) {
 			return true
 		}
 	}

@@ -32,7 +32,8 @@ const fewTerms = 16
 // plain pods are always planned for.
 func (c *cohort) plain() bool {
 	i := c.info
-	return len(i.hard)+len(i.soft)+len(i.near)+len(i.apart)+len(i.nearSoft)+len(i.apartSoft)+len(c.extra) == 0 && len(i.terms)+len(i.preferred) <= fewTerms
+	return len(i.hard)+len(i.soft)+len(i.near)+len(i.apart)+len(i.nearSoft)+len(i.apartSoft)+len(c.extra) == 0 &&
+		len(i.terms)+len(i.preferred) <= fewTerms
 }
 
 // admit leaves out cohorts whose terms are more work than one plan may take.

@@ -6,8 +6,9 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// Ages remember the order of pods that were asked for: oldest first, then by name. A question about a whole fleet has the pods of the last one
-// but for a few, so those few are sorted, and the others are read off in the order that they had. The zero value remembers none.
+// Ages remember the order of pods that were asked for: oldest first, then by name. A question about a whole fleet
+// has the pods of the last one but for a few, so those few are sorted, and the others are read off in the order
+// that they had. The zero value remembers none.
 type ages struct {
 	list []*cluster.Pod // in that order
 	at   map[*cluster.Pod]int

@@ -90,7 +90,8 @@ func (b *builder) makeTemplates() {
 	}
 }
 
-// arrivals says which groups count the pods that some DaemonSets start on a node, and which labels that are chosen for it decide about them.
+// arrivals says which groups count the pods that some DaemonSets start on a node, and which labels that are chosen
+// for it decide about them.
 func (b *builder) arrivals(sets []int) (out []problem.Arrival, decide []int) {
 	for _, i := range sets {
 		if len(b.counting[i]) == 0 {
@@ -169,8 +170,9 @@ func (b *builder) makeLabels() {
 	}
 }
 
-// makePools works out what each pool holds and may still open. What disruption replaces counts until it is being deleted: for new pods its room is not
-// free, since the replacement may fail. In a what-if question it is as good as gone.
+// makePools works out what each pool holds and may still open. What disruption replaces counts until it is being
+// deleted: for new pods its room is not free, since the replacement may fail. In a what-if question it is as good
+// as gone.
 func (b *builder) makePools() {
 	used := map[string]quantity.Vec{}
 	count := map[string]int64{}

@@ -112,7 +112,8 @@ type cohort struct {
 }
 
 func newBuilder(m *Memory, in Input) *builder {
-	return &builder{mem: m, in: in, counted: map[*podInfo]bool{}, problem: &problem.Problem{}, ports: &ports.Table{}, drivers: numbers{}, volumes: numbers{}}
+	return &builder{mem: m, in: in, counted: map[*podInfo]bool{}, problem: &problem.Problem{}, ports: &ports.Table{},
+		drivers: numbers{}, volumes: numbers{}}
 }
 
 func (b *builder) build() {

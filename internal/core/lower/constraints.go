@@ -223,7 +223,8 @@ func (b *builder) readKeys() {
 	for _, k := range b.keys {
 		if k.name == everywhere {
 			k.number(k.name)
-			k.node, k.tmpl = make([]int32, len(b.nodes)), slices.Repeat([]problem.KeyOf{{Kind: problem.Fixed}}, len(b.templates)) // all in its only domain
+			// all in its only domain
+			k.node, k.tmpl = make([]int32, len(b.nodes)), slices.Repeat([]problem.KeyOf{{Kind: problem.Fixed}}, len(b.templates))
 			continue
 		}
 		asked := b.askedFor(k.name)

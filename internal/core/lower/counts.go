@@ -62,7 +62,8 @@ func (b *builder) baseOf(g *group) *base {
 	if out := b.w.bases[name]; out != nil {
 		return out
 	}
-	out := &base{group: spread.Group{Kind: g.kind, Key: b.keyIndex(g.key), MaxSkew: g.skew, MinDomains: g.minDomains, Required: g.required, Name: g.identity}}
+	out := &base{group: spread.Group{Kind: g.kind, Key: b.keyIndex(g.key), MaxSkew: g.skew, MinDomains: g.minDomains,
+		Required: g.required, Name: g.identity}}
 	if g.kind == spread.Spread {
 		out.filter = b.filterOf(g, out.group.Key)
 		out.group.Nodes, out.group.Templates = out.filter.nodes, out.filter.templates

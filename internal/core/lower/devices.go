@@ -18,9 +18,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// Selects reports whether a selector of a device class or a claim takes a device of a driver. It gives the same answer for the same question. Of an
-// attribute that the device does not have it says so with a selectorerr.MissingKey, and with a selectorerr.Unusable that no
-// device should be asked about.
+// Selects reports whether a selector of a device class or a claim takes a device of a driver. It gives the same
+// answer for the same question. Of an attribute that the device does not have it says so with a
+// selectorerr.MissingKey, and with a selectorerr.Unusable that no device should be asked about.
 type Selects func(expression, driver string, d *resourcev1.Device) (bool, error)
 
 // A deviceDesk answers what the pods of one question have to do with devices. It is made when the first of them asks.
@@ -77,7 +77,9 @@ type ownClaim struct {
 // deviceDesk returns the desk.
 func (b *builder) deviceDesk() *deviceDesk {
 	if b.devices == nil {
-		d := &deviceDesk{builder: b, effort: &devices.Effort{}, generated: map[ownClaim]*resourcev1.ResourceClaim{}, claims: map[claimKey]*claim{}, numbers: map[*deviceKind]int{}, values: map[string]int32{}, useless: map[string]*devices.Refusal{}}
+		d := &deviceDesk{builder: b, effort: &devices.Effort{}, generated: map[ownClaim]*resourcev1.ResourceClaim{},
+			claims: map[claimKey]*claim{}, numbers: map[*deviceKind]int{}, values: map[string]int32{},
+			useless: map[string]*devices.Refusal{}}
 		for c := range b.in.Snap.ResourceClaims() {
 			name := c.Annotations[resourcev1.PodResourceClaimAnnotation]
 			for _, o := range c.OwnerReferences {
@@ -158,8 +160,9 @@ func (d *deviceDesk) readAll() {
 }
 
 const (
-	// defaultClaims is how much work the claims of waiting pods may cause before places are looked for, mostClaim one of them: there may be as many
-	// kinds of devices as devices, and an author of claims can ask hundreds of things about each.
+	// defaultClaims is how much work the claims of waiting pods may cause before places are looked for, mostClaim
+	// one of them: there may be as many kinds of devices as devices, and an author of claims can ask hundreds of
+	// things about each.
 	defaultClaims = work.Second
 	mostClaim     = work.Second / 2
 
@@ -170,8 +173,8 @@ const (
 // cost is what claims have cost so far.
 func (d *deviceDesk) cost() work.Units { return work.Units(d.told*fitWork + d.evaluated*selectWork) }
 
-// fillAll says what claims make of devices. Namespaces take turns, those first whose pods were left out most often, until it is too much for
-// one plan.
+// fillAll says what claims make of devices. Namespaces take turns, those first whose pods were left out most often,
+// until it is too much for one plan.
 func (d *deviceDesk) fillAll() {
 	leftOut := map[*devices.Claim]int{}
 	for _, co := range d.cohorts {
@@ -248,10 +251,12 @@ func (d *deviceDesk) claimOf(p *cluster.Pod, r *corev1.PodResourceClaim) (*claim
 }
 
 // fresh is a claim that is still to be allocated.
-func (d *deviceDesk) fresh(key claimKey, name string, spec *resourcev1.ResourceClaimSpec, shared bool) (*claim, []label.Reqs, reason.Count) {
+func (d *deviceDesk) fresh(key claimKey, name string, spec *resourcev1.ResourceClaimSpec, shared bool) (*claim,
+	[]label.Reqs, reason.Count) {
 	c := d.claims[key]
 	if c == nil {
-		c = &claim{spec: spec, namespace: key.namespace, Claim: devices.Claim{ID: len(d.list), Name: name, Shared: shared, At: devices.Nowhere}}
+		c = &claim{spec: spec, namespace: key.namespace, Claim: devices.Claim{ID: len(d.list), Name: name,
+			Shared: shared, At: devices.Nowhere}}
 		d.claims[key] = c
 		d.list = append(d.list, c)
 		c.bad = d.understand(c)
@@ -333,8 +338,8 @@ func (d *deviceDesk) releasedBy(made *resourcev1.ResourceClaim, leaves func(*clu
 	})
 }
 
-// follows reports whether an allocated claim may come along with pods for which places are kept: as long as they have not left, it is where it is
-// for everybody else.
+// follows reports whether an allocated claim may come along with pods for which places are kept: as long as they
+// have not left, it is where it is for everybody else.
 func (d *deviceDesk) follows(made *resourcev1.ResourceClaim) bool {
 	node, _, bad := d.placeOf(made)
 	return node != "" && bad.Code == 0 && !d.released(made) && d.releasedBy(made, func(p *cluster.Pod) bool {
@@ -442,7 +447,8 @@ func (d *deviceDesk) give(bin int, p *cluster.Pod, class *podclass.Class) {
 	d.giveAll(bin, claims)
 }
 
-// known is the claim that a reference of a pod names, if it can be allocated and is not yet, or is to be allocated anew as its pods come from elsewhere.
+// known is the claim that a reference of a pod names, if it can be allocated and is not yet, or is to be allocated
+// anew as its pods come from elsewhere.
 func (d *deviceDesk) known(namespace string, r *corev1.PodResourceClaim, comes bool) *claim {
 	var made *resourcev1.ResourceClaim
 	if r.ResourceClaimName != nil {

@@ -12,11 +12,13 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/volumes"
 )
 
-// noProvisioner is the provisioner of storage classes whose volumes no provisioner makes for a claim. As a rule they are disks of one node.
+// noProvisioner is the provisioner of storage classes whose volumes no provisioner makes for a claim. As a rule
+// they are disks of one node.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
-// A diskKind is claims that the same disks suit. A node that is ready has those that are free; a new one brings its own, as many as it takes:
-// who uses such a class has something that makes them, and where nothing does, the first new node shows it (see package bindfail).
+// A diskKind is claims that the same disks suit. A node that is ready has those that are free; a new one brings its
+// own, as many as it takes: who uses such a class has something that makes them, and where nothing does, the first
+// new node shows it (see package bindfail).
 type diskKind struct {
 	class  string
 	claim  *corev1.PersistentVolumeClaim // one of them; nil: all of the class
@@ -34,11 +36,13 @@ func (b *builder) wantsDisk(pvc *corev1.PersistentVolumeClaim) bool {
 	return sc != nil && sc.Provisioner == noProvisioner
 }
 
-// mountsOfDisk makes a claim count against the disks that suit it, and against all of its class: a disk that suits several kinds is there once.
+// mountsOfDisk makes a claim count against the disks that suit it, and against all of its class: a disk that suits
+// several kinds is there once.
 func (b *builder) mountsOfDisk(pvc *corev1.PersistentVolumeClaim) []volumes.Volume {
 	class, spec := storageClassOf(pvc), &pvc.Spec
 	size := spec.Resources.Requests[corev1.ResourceStorage]
-	wish := strings.Join([]string{string(modeOf(spec.VolumeMode)), strconv.FormatInt(size.Value(), 10), metav1.FormatLabelSelector(spec.Selector)}, " ")
+	wish := strings.Join([]string{string(modeOf(spec.VolumeMode)), strconv.FormatInt(size.Value(), 10),
+		metav1.FormatLabelSelector(spec.Selector)}, " ")
 	for _, mode := range spec.AccessModes {
 		wish += " " + string(mode)
 	}
@@ -69,7 +73,8 @@ func modeOf(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 
 // suits reports whether a volume is free and a claim of the kind could be bound to it.
 func (k *diskKind) suits(pv *corev1.PersistentVolume) bool {
-	if pv.Spec.StorageClassName != k.class || pv.Status.Phase != corev1.VolumeAvailable || pv.Spec.ClaimRef != nil || pv.DeletionTimestamp != nil {
+	if pv.Spec.StorageClassName != k.class || pv.Status.Phase != corev1.VolumeAvailable || pv.Spec.ClaimRef != nil ||
+		pv.DeletionTimestamp != nil {
 		return false
 	}
 	if k.claim == nil {
@@ -80,7 +85,10 @@ func (k *diskKind) suits(pv *corev1.PersistentVolume) bool {
 	if have := pv.Spec.Capacity[corev1.ResourceStorage]; have.Cmp(size) < 0 || modeOf(pv.Spec.VolumeMode) != modeOf(spec.VolumeMode) {
 		return false
 	}
-	if slices.ContainsFunc(spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool { return !slices.Contains(pv.Spec.AccessModes, m) }) {
+	if slices.ContainsFunc(spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
+		return !slices.Contains(
+			pv.Spec.AccessModes, m)
+	}) {
 		return false
 	}
 	selector, err := metav1.LabelSelectorAsSelector(spec.Selector)

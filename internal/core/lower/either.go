@@ -9,9 +9,10 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// Of several required terms a node has to meet one, and a class is read as each of them in turn. A claim that has to list several types may need
-// some that meet one term and some that meet another: where pools have minValues, classes are read last as all their terms at once. That is one
-// question as long as the terms differ in nothing but what types alone decide.
+// Of several required terms a node has to meet one, and a class is read as each of them in turn. A claim that has
+// to list several types may need some that meet one term and some that meet another: where pools have minValues,
+// classes are read last as all their terms at once. That is one question as long as the terms differ in nothing but
+// what types alone decide.
 
 // either returns the requirements of which one has to be met as one, if they can be told so.
 func (b *builder) either(terms []int) (int, bool) {

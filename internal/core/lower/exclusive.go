@@ -105,7 +105,8 @@ func (b *builder) tieExclusive() {
 		if x.users < 2 {
 			continue
 		}
-		g := b.groups.intern(group{kind: spread.Anti, key: everywhere, required: true, owned: true, claim: true, selector: selector{text: "\x00claim/" + key, sel: labels.Nothing()}})
+		g := b.groups.intern(group{kind: spread.Anti, key: everywhere, required: true, owned: true, claim: true,
+			selector: selector{text: "\x00claim/" + key, sel: labels.Nothing()}})
 		for _, c := range x.cohorts {
 			c.apart = append(slices.Clip(c.apart), g.id)
 			c.groups = append(slices.Clip(c.groups), g.id)

@@ -10,8 +10,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// An expected pod has a seat that it keeps, whatever this question is answered: it is not asked where it goes. It is counted where it will be, and
-// not where it still runs.
+// An expected pod has a seat that it keeps, whatever this question is answered: it is not asked where it goes. It
+// is counted where it will be, and not where it still runs.
 type expected struct {
 	info   *podInfo
 	labels *podclass.Labels
@@ -106,7 +106,8 @@ func (b *builder) countMove(e *expected, g *group) {
 	}
 }
 
-// expectedTerms lists the required anti-affinity of expected pods. That of pods which were left out is not known: no pod is put beside them.
+// expectedTerms lists the required anti-affinity of expected pods. That of pods which were left out is not known:
+// no pod is put beside them.
 func (b *builder) expectedTerms() []repellerTerm {
 	type kind struct {
 		info   *podInfo

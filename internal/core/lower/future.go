@@ -11,8 +11,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/shape"
 )
 
-// A future is what a claim whose machine has not been launched may become. It is not known yet which machine it will be, but what all of them
-// have in common is known: pods that ask for that have their place there, and none besides.
+// A future is what a claim whose machine has not been launched may become. It is not known yet which machine it
+// will be, but what all of them have in common is known: pods that ask for that have their place there, and none
+// besides.
 type future struct {
 	asked  label.Reqs     // of the claim
 	from   *shape.Catalog // of its pool; nil if it is not known
@@ -67,7 +68,8 @@ func within(may, s label.Set) bool {
 	return !slices.ContainsFunc(may.Values(), func(v string) bool { return !s.Has(v) })
 }
 
-// labelsOf returns the labels that a row is sure to have. Daemons that wait for what Karpenter writes on a node once it is ready will come.
+// labelsOf returns the labels that a row is sure to have. Daemons that wait for what Karpenter writes on a node
+// once it is ready will come.
 func labelsOf(row *cluster.Node) map[string]string {
 	labels := row.Labels()
 	if row.Initialized() {

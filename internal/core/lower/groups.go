@@ -97,11 +97,12 @@ func (t *groupTable) intern(g group) *group {
 	return kept
 }
 
-// spread returns the group of a topology spread constraint of a pod, one of several. Nodes that lack the label of another constraint that the pod
-// insists on are not counted.
+// spread returns the group of a topology spread constraint of a pod, one of several. Nodes that lack the label of
+// another constraint that the pod insists on are not counted.
 func (t *groupTable) spread(i *podInfo, all []spreadTerm, k int, namespace string, podLabels map[string]string) *group {
 	term := &all[k]
-	g := group{kind: spread.Spread, key: term.key, skew: term.skew, minDomains: term.minDomains, namespaces: []string{namespace}, honorTaints: term.honorTaints, owned: true}
+	g := group{kind: spread.Spread, key: term.key, skew: term.skew, minDomains: term.minDomains,
+		namespaces: []string{namespace}, honorTaints: term.honorTaints, owned: true}
 	if term.fixed != nil {
 		g.selector = *term.fixed
 	} else {

@@ -25,8 +25,9 @@ type deviceKind struct {
 	id     int
 }
 
-// A deviceMemory is which kinds of devices were seen, and what selectors said of them. Drivers often give each device a number of its own, so that
-// there may be as many kinds as devices in the cluster, and anybody may write selectors.
+// A deviceMemory is which kinds of devices were seen, and what selectors said of them. Drivers often give each
+// device a number of its own, so that there may be as many kinds as devices in the cluster, and anybody may write
+// selectors.
 type deviceMemory struct {
 	kinds    map[[sha256.Size]byte]*deviceKind
 	inSlice  map[*resourcev1.ResourceSlice][]*deviceKind
@@ -54,7 +55,8 @@ const (
 const mostVerdicts = 64 << 20
 
 func newDeviceMemory() deviceMemory {
-	return deviceMemory{kinds: map[[sha256.Size]byte]*deviceKind{}, inSlice: map[*resourcev1.ResourceSlice][]*deviceKind{}, verdicts: map[string]*verdicts{}}
+	return deviceMemory{kinds: map[[sha256.Size]byte]*deviceKind{},
+		inSlice: map[*resourcev1.ResourceSlice][]*deviceKind{}, verdicts: map[string]*verdicts{}}
 }
 
 // of returns what was said by a selector, with room for every kind that there is.
@@ -89,7 +91,8 @@ const errorBytes = 50
 
 // kindOf returns the kind of a device; for a device that a machine will bring, from is its description.
 func (m *deviceMemory) kindOf(driver string, d *resourcev1.Device, from *cloud.DeviceSlice) *deviceKind {
-	text, err := json.Marshal(resourcev1.Device{Attributes: d.Attributes, Capacity: d.Capacity, AllowMultipleAllocations: d.AllowMultipleAllocations, Taints: d.Taints})
+	text, err := json.Marshal(resourcev1.Device{Attributes: d.Attributes, Capacity: d.Capacity,
+		AllowMultipleAllocations: d.AllowMultipleAllocations, Taints: d.Taints})
 	if err != nil {
 		text = []byte(d.Name)
 	}
@@ -277,7 +280,8 @@ func (p *resourcePool) nodes() []string {
 
 // tied reports whether devices on several nodes draw on the same counters.
 func (p *resourcePool) tied(nodes []string) bool {
-	return len(nodes) != 1 && slices.ContainsFunc(p.slices, func(s *resourcev1.ResourceSlice) bool { return len(s.Spec.SharedCounters) > 0 })
+	return len(nodes) != 1 && slices.ContainsFunc(p.slices,
+		func(s *resourcev1.ResourceSlice) bool { return len(s.Spec.SharedCounters) > 0 })
 }
 
 func (d *deviceDesk) addFar(out *published, p *resourcePool, nodes []string) {
@@ -312,8 +316,8 @@ func (d *deviceDesk) driverNumber(name string) int {
 	return at
 }
 
-// inventoriesOf returns what a node has. Until it is initialised that is what its type brings, of drivers that have not published it yet; one
-// whose type is not known may be any of several.
+// inventoriesOf returns what a node has. Until it is initialised that is what its type brings, of drivers that have
+// not published it yet; one whose type is not known may be any of several.
 func (d *deviceDesk) inventoriesOf(bin int) []*inventory {
 	n := d.nodes[bin]
 	var own []*resourcePool
@@ -348,8 +352,8 @@ func (d *deviceDesk) inventoriesOf(bin int) []*inventory {
 	return out
 }
 
-// mostOnNode is how many devices a node has at most: what is left of them is written down anew for every pod that gets some. Of a device that says
-// it has more nothing is given away.
+// mostOnNode is how many devices a node has at most: what is left of them is written down anew for every pod that
+// gets some. Of a device that says it has more nothing is given away.
 const mostOnNode = 10_000
 
 // crowded reports whether pools have more devices on a node than any node has.

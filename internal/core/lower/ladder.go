@@ -21,7 +21,8 @@ type tolerance struct {
 // makeClasses merges cohorts that differ only in labels that no group looks at.
 func (b *builder) makeClasses() {
 	class, n := b.sameQuestion()
-	b.classes, b.problem.Classes = make([]Class, 0, n), make([]problem.Class, 0, n) // a class is large: with thousands, growing costs more than they
+	// a class is large: with thousands, growing costs more than they
+	b.classes, b.problem.Classes = make([]Class, 0, n), make([]problem.Class, 0, n)
 	for i, c := range b.cohorts {
 		at := class[i]
 		if at == len(b.classes) {
@@ -63,7 +64,8 @@ func (b *builder) makeQueue() {
 	}
 	var queue []waiting
 	for at := range b.problem.Classes {
-		if c := &b.problem.Classes[at]; len(c.Groups) == 0 && !slices.ContainsFunc(c.Variants, func(v problem.Variant) bool { return len(v.Owns) > 0 }) {
+		if c := &b.problem.Classes[at]; len(c.Groups) == 0 && !slices.ContainsFunc(c.Variants,
+			func(v problem.Variant) bool { return len(v.Owns) > 0 }) {
 			continue
 		}
 		for _, p := range b.classes[at].Pods {
@@ -199,7 +201,8 @@ func (b *builder) ownedAt(c *cohort, l level) []int {
 	}
 	out := slices.Concat(c.hard, c.near, c.apart)
 	if !b.in.IgnorePreferences {
-		out = slices.Concat(out, c.soft[min(l.soft, len(c.soft)):], c.nearSoft[min(l.nearSoft, len(c.nearSoft)):], c.apartSoft[min(l.apartSoft, len(c.apartSoft)):])
+		out = slices.Concat(out, c.soft[min(l.soft, len(c.soft)):], c.nearSoft[min(l.nearSoft, len(c.nearSoft)):],
+			c.apartSoft[min(l.apartSoft, len(c.apartSoft)):])
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

@@ -38,7 +38,8 @@ type Memory struct {
 
 // NewMemory returns a Memory that knows nothing but labels.
 func NewMemory(known *apilabel.Vocabulary) *Memory {
-	m := &Memory{known: known, resources: table{names: quantity.NewNames(), had: map[corev1.ResourceName]bool{}}, reservations: map[string]int{}}
+	m := &Memory{known: known, resources: table{names: quantity.NewNames(), had: map[corev1.ResourceName]bool{}},
+		reservations: map[string]int{}}
 	m.forget()
 	return m
 }
@@ -55,7 +56,8 @@ type History struct {
 
 // History returns what a Memory has seen so far.
 func (m *Memory) History() History {
-	h := History{Missing: slices.Clone(m.missing), Asked: map[string][]string{}, Reservations: make([]string, len(m.reservations)), Turn: m.turn}
+	h := History{Missing: slices.Clone(m.missing), Asked: map[string][]string{},
+		Reservations: make([]string, len(m.reservations)), Turn: m.turn}
 	for i := range m.resources.names.Len() {
 		h.Columns = append(h.Columns, m.resources.names.Name(i))
 	}

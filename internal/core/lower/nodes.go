@@ -51,7 +51,8 @@ func (m *Memory) nodeOf(row *cluster.Node) *nodeInfo {
 		n.seen = m.turn
 		return n
 	}
-	n := &nodeInfo{row: row, labels: labelsOf(row), future: m.futureOf(row), hostname: row.Hostname(), taints: row.Taints(), pool: row.Pool(), initialized: row.Initialized(), seen: m.turn, version: -1}
+	n := &nodeInfo{row: row, labels: labelsOf(row), future: m.futureOf(row), hostname: row.Hostname(),
+		taints: row.Taints(), pool: row.Pool(), initialized: row.Initialized(), seen: m.turn, version: -1}
 	if row.Node != nil && row.Node.Spec.Unschedulable && row.Registered() {
 		t := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 		if !slices.ContainsFunc(n.taints, func(x corev1.Taint) bool { return x.MatchTaint(&t) }) {
@@ -184,7 +185,8 @@ func (m *Memory) readDaemons(snap *cluster.Snapshot) {
 			list = append(list, m.daemons[i])
 		} else {
 			changed = true
-			list = append(list, daemon{set: set, class: live, info: m.daemonInfo(set, live), claims: m.withDevices, labels: &podclass.Labels{Map: set.Spec.Template.Labels}})
+			list = append(list, daemon{set: set, class: live, info: m.daemonInfo(set, live), claims: m.withDevices,
+				labels: &podclass.Labels{Map: set.Spec.Template.Labels}})
 		}
 		i++
 	}
@@ -211,7 +213,8 @@ func (m *Memory) daemonInfo(set *appsv1.DaemonSet, live *podclass.Class) *podInf
 			if spec.Affinity.NodeAffinity == nil {
 				spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
 			}
-			spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = tmpl.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+			spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution =
+				tmpl.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 		}
 	} else {
 		podclass.RequestLimits(spec.Containers)
@@ -228,7 +231,8 @@ func (m *Memory) daemonInfo(set *appsv1.DaemonSet, live *podclass.Class) *podInf
 }
 
 // networkToleration is what the controller of DaemonSets gives pods that need no network of their own, and often make the node's.
-var networkToleration = corev1.Toleration{Key: corev1.TaintNodeNetworkUnavailable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+var networkToleration = corev1.Toleration{Key: corev1.TaintNodeNetworkUnavailable,
+	Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
 
 // daemonTolerations are what the controller of DaemonSets gives each of their pods.
 var daemonTolerations = []corev1.Toleration{

@@ -40,7 +40,8 @@ func written(name corev1.ResourceName, n int64) string {
 	switch {
 	case name == corev1.ResourceCPU:
 		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
-	case name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+	case name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || strings.HasPrefix(string(name),
+		corev1.ResourceHugePagesPrefix):
 		return resource.NewQuantity(n, resource.BinarySI).String()
 	}
 	return resource.NewQuantity(n, resource.DecimalSI).String()

@@ -40,7 +40,8 @@ func (d *deviceDesk) understand(c *claim) reason.Count {
 			if a.count > math.MaxInt32 {
 				return badClaim(c.Name, reason.TooMany, a.name)
 			}
-			r.Options = append(r.Options, devices.Option{Count: int(a.count), All: a.mode == resourcev1.DeviceAllocationModeAll, Admin: a.admin})
+			r.Options = append(r.Options, devices.Option{Count: int(a.count),
+				All: a.mode == resourcev1.DeviceAllocationModeAll, Admin: a.admin})
 		}
 		c.Requests = append(c.Requests, r)
 	}
@@ -114,8 +115,8 @@ func (d *deviceDesk) asksOf(c *claim, r *resourcev1.DeviceRequest) ([]ask, reaso
 	return out, reason.Count{}
 }
 
-// fill says what a claim makes of all kinds of devices, unless that is too much for one claim: then it may come to its end the next time, if
-// selectors had still to be asked, and never otherwise.
+// fill says what a claim makes of all kinds of devices, unless that is too much for one claim: then it may come to
+// its end the next time, if selectors had still to be asked, and never otherwise.
 func (d *deviceDesk) fill(c *claim) {
 	if c.bad.Code != 0 || len(c.Requests) == 0 {
 		return
@@ -162,7 +163,10 @@ func (d *deviceDesk) fillConstraint(out *devices.Constraint, k *resourcev1.Devic
 	d.told += len(d.kinds)
 	for i, kind := range d.kinds {
 		out.Values[i] = -1
-		if at := slices.IndexFunc(kind.later, func(l string) bool { return qualified(kind.driver, resourcev1.QualifiedName(l)) == string(*name) }); at >= 0 {
+		if at := slices.IndexFunc(kind.later, func(l string) bool {
+			return qualified(kind.driver,
+				resourcev1.QualifiedName(l)) == string(*name)
+		}); at >= 0 {
 			out.Bad[i] = string(*name)
 			continue
 		}
@@ -219,7 +223,8 @@ func toleratesDevice(x *resourcev1.DeviceToleration, t *resourcev1.DeviceTaint) 
 	if x.Effect != "" && x.Effect != t.Effect || x.Key != "" && x.Key != t.Key {
 		return false
 	}
-	return x.Operator == resourcev1.DeviceTolerationOpExists || (x.Operator == "" || x.Operator == resourcev1.DeviceTolerationOpEqual) && x.Value == t.Value
+	return x.Operator == resourcev1.DeviceTolerationOpExists ||
+		(x.Operator == "" || x.Operator == resourcev1.DeviceTolerationOpEqual) && x.Value == t.Value
 }
 
 // selects asks a selector about a kind of device. What it asks of a device that is not there yet has to be known beforehand.

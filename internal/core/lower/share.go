@@ -50,7 +50,8 @@ func (b *builder) readShared() {
 		if s.users < 2 || place == corev1.LabelHostname && b.floats(s.claim) {
 			continue
 		}
-		s.group = b.groups.intern(group{kind: spread.Affinity, key: place, required: true, owned: true, claim: true, selector: selector{text: "\x00claim/" + key, sel: labels.Nothing()}})
+		s.group = b.groups.intern(group{kind: spread.Affinity, key: place, required: true, owned: true, claim: true,
+			selector: selector{text: "\x00claim/" + key, sel: labels.Nothing()}})
 		for _, c := range s.cohorts {
 			c.near = append(c.near, s.group.id)
 			c.groups = append(slices.Clip(c.groups), s.group.id)
@@ -89,8 +90,8 @@ func (b *builder) countPlannedUsers() {
 	}
 }
 
-// boundByPlace reports whether a claim gets its volume where its first pod is. A volume that many nodes may write at once is a file system, which
-// has no place, unless it is a disk. A volume for one pod at a time is not shared.
+// boundByPlace reports whether a claim gets its volume where its first pod is. A volume that many nodes may write
+// at once is a file system, which has no place, unless it is a disk. A volume for one pod at a time is not shared.
 func (b *builder) boundByPlace(pvc *corev1.PersistentVolumeClaim) bool {
 	if pvc == nil || pvc.Spec.VolumeName != "" || slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) {
 		return false

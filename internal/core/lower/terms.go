@@ -195,7 +195,8 @@ func (m *Memory) readSpread(i *podInfo, spec *corev1.PodSpec) {
 }
 
 func (m *Memory) spreadTermOf(c *corev1.TopologySpreadConstraint) spreadTerm {
-	t := spreadTerm{key: m.known.Normalize(c.TopologyKey), skew: max(c.MaxSkew, 1), selector: c.LabelSelector, labelKeys: c.MatchLabelKeys, honorNodes: true}
+	t := spreadTerm{key: m.known.Normalize(c.TopologyKey), skew: max(c.MaxSkew, 1), selector: c.LabelSelector,
+		labelKeys: c.MatchLabelKeys, honorNodes: true}
 	if c.MinDomains != nil {
 		t.minDomains = *c.MinDomains
 	}
@@ -240,7 +241,8 @@ func (m *Memory) readPodAffinity(i *podInfo, namespace string, a *corev1.Affinit
 }
 
 func (m *Memory) podTermOf(t *corev1.PodAffinityTerm, namespace string) podTerm {
-	out := podTerm{key: m.known.Normalize(t.TopologyKey), selector: t.LabelSelector, labelKeys: t.MatchLabelKeys, mismatch: t.MismatchLabelKeys}
+	out := podTerm{key: m.known.Normalize(t.TopologyKey), selector: t.LabelSelector, labelKeys: t.MatchLabelKeys,
+		mismatch: t.MismatchLabelKeys}
 	out.namespaces = slices.Clone(t.Namespaces)
 	if t.NamespaceSelector != nil {
 		s := selectorOf(t.NamespaceSelector, nil, nil)

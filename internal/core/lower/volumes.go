@@ -48,7 +48,8 @@ func (b *builder) readCohortVolumes(c *cohort, p *cluster.Pod) reason.Count {
 		if b.wantsDisk(pvc) {
 			c.volumes.mounts = append(c.volumes.mounts, b.mountsOfDisk(pvc)...)
 		} else if driver := DriverOf(b.in.Snap, pvc); driver != "" {
-			c.volumes.mounts = append(c.volumes.mounts, volumes.Volume{Driver: b.drivers.of(driver), ID: b.volumes.of(p.Namespace + "/" + name)})
+			c.volumes.mounts = append(c.volumes.mounts, volumes.Volume{Driver: b.drivers.of(driver),
+				ID: b.volumes.of(p.Namespace + "/" + name)})
 		}
 	}
 	for _, alt := range c.volumes.alternatives {
@@ -171,7 +172,8 @@ func (b *builder) stays(hosts label.Set) bool {
 }
 
 // placeLabels are the labels by which a volume may say where it is.
-var placeLabels = []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion}
+var placeLabels = []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
+	corev1.LabelFailureDomainBetaRegion}
 
 // zoneOf returns what a volume's own labels say about its place. Volumes made by hand and old ones have them in place of a node affinity.
 func (b *builder) zoneOf(pv *corev1.PersistentVolume) label.Reqs {

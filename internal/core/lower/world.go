@@ -86,7 +86,8 @@ func (m *Memory) worldOf(snap *cluster.Snapshot) *world {
 			return m.world
 		}
 	}
-	w := &world{snap: snap, version: m.daemonVersion, columns: map[string]*column{}, counts: map[string][]nodeCount{}, selected: map[*podclass.Labels][]int{},
+	w := &world{snap: snap, version: m.daemonVersion, columns: map[string]*column{}, counts: map[string][]nodeCount{},
+		selected:  map[*podclass.Labels][]int{},
 		repelling: map[cluster.PodKey]*repeller{}}
 	w.readNodes(m)
 	w.readRunning()
@@ -157,7 +158,8 @@ func (w *world) readNodes(m *Memory) {
 			at = len(w.taints)
 			byTaints[n.taintKey] = at
 			w.taints = append(w.taints, taintGroup{n.taints, bits.Make(len(w.nodes))})
-			w.soft = w.soft || slices.ContainsFunc(n.taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
+			w.soft = w.soft || slices.ContainsFunc(n.taints,
+				func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
 		}
 		w.taints[at].nodes.Add(i)
 	}

@@ -16,8 +16,8 @@ type Zones struct {
 	Flexible, None int
 }
 
-// Zones counts waiting pods by the zone that they are tied to: by what they demand, by their volumes, and by what is asked of zones as pods
-// are spread now. Preferences have no say.
+// Zones counts waiting pods by the zone that they are tied to: by what they demand, by their volumes, and by what
+// is asked of zones as pods are spread now. Preferences have no say.
 func (l *Lowered) Zones() Zones {
 	out := Zones{In: map[string]int{}}
 	at := slices.IndexFunc(l.Problem.Keys, func(k problem.Key) bool { return k.Name == corev1.LabelTopologyZone })
@@ -43,8 +43,8 @@ func (l *Lowered) Zones() Zones {
 	return out
 }
 
-// zonesOf returns the zones to which pods of a class can go; open says that nothing ties them to any. key is where the problem has the zone
-// as a topology key, −1 where no pod is about zones.
+// zonesOf returns the zones to which pods of a class can go; open says that nothing ties them to any. key is where
+// the problem has the zone as a topology key, −1 where no pod is about zones.
 func (l *Lowered) zonesOf(c *problem.Class, key int) (zones []string, open bool) {
 	last := c.Variants[len(c.Variants)-1].Level
 	for _, v := range slices.Backward(c.Variants) {

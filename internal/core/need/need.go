@@ -1,4 +1,5 @@
-// Package need reads requirements of API objects as sets of package label, and reports whether the labels that a machine may have satisfy them.
+// Package need reads requirements of API objects as sets of package label, and reports whether the labels that a
+// machine may have satisfy them.
 //
 // What an operator means is said in package label alone. A machine's side is a list of possible values per label: no values mean that the
 // machine never has the label. A label about which nothing is said is left to others (the pool, the kubelet) and satisfies everything.

@@ -80,8 +80,8 @@ func (b *Book) Apply(pool *v1.NodePool, c *cloud.Catalog, last *Applied) *Applie
 	return next
 }
 
-// correct returns a corrected copy of a type, nil if no overlay speaks of it. The heaviest that speaks of a price or a resource decides. What has no
-// price in the end is not on offer.
+// correct returns a corrected copy of a type, nil if no overlay speaks of it. The heaviest that speaks of a price
+// or a resource decides. What has no price in the end is not on offer.
 func (b *Book) correct(it *cloud.InstanceType, labels map[string]string) *cloud.InstanceType {
 	var out *cloud.InstanceType
 	priced := make([]bool, len(it.Offerings))

@@ -38,7 +38,9 @@ func changeOf(spec *v1alpha1.NodeOverlaySpec) (*change, error) {
 	text, relative := strings.CutSuffix(*spec.PriceAdjustment, "%")
 	amount, ok := decimal(text)
 	if !ok || text[0] != '+' && text[0] != '-' {
-		return nil, fmt.Errorf("spec.priceAdjustment: %q is neither an amount such as -0.05 nor a percentage such as +10%%, each with its sign", *spec.PriceAdjustment)
+		return nil, fmt.Errorf(
+			"spec.priceAdjustment: %q is neither an amount such as -0.05 nor a percentage such as +10%%, each with its sign",
+			*spec.PriceAdjustment)
 	}
 	if !relative {
 		return &change{num: 1, den: 1, add: nano(amount)}, nil

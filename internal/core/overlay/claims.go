@@ -25,8 +25,8 @@ func newClaims(pools []Pool) *claims {
 	return &claims{pools, map[place][]*rule{}, map[sizing]*rule{}}
 }
 
-// conflict returns the first thing of which an earlier rule speaks already, nil if there is none. Equal values contradict each other too: the day
-// one of them is changed must not be the day on which both are refused.
+// conflict returns the first thing of which an earlier rule speaks already, nil if there is none. Equal values
+// contradict each other too: the day one of them is changed must not be the day on which both are refused.
 func (c *claims) conflict(r *rule, touched map[place][]bool) *v1alpha1.Conflict {
 	for _, at := range slices.SortedFunc(maps.Keys(touched), comparePlaces) {
 		found := &v1alpha1.Conflict{Pool: c.pools[at.pool].Pool.Name, Type: c.pools[at.pool].Catalog.Types[at.it].Name}

@@ -1,9 +1,9 @@
 // Package overlay corrects the instance types of a cloud by what NodeOverlays say: prices of offerings, and extended resources
 // of types.
 //
-// It stands between the provider's catalogue and everybody who reads one, so that plans, launches and disruption agree. Overlays are judged
-// together: what two of equal weight say about the same thing is a contradiction, and one of them is not applied at all. Who wins does not
-// depend on what happens to be in stock or what it costs.
+// It stands between the provider's catalogue and everybody who reads one, so that plans, launches and disruption
+// agree. Overlays are judged together: what two of equal weight say about the same thing is a contradiction, and
+// one of them is not applied at all. Who wins does not depend on what happens to be in stock or what it costs.
 package overlay
 
 import (
@@ -69,8 +69,9 @@ type want struct {
 	set label.Set
 }
 
-// Judge returns, for each overlay, whether it is in force, in the given order, and returns those that are. Heavier ones come first; of equal ones
-// the one whose name is later in the alphabet, which is how Karpenter has always decided.
+// Judge returns, for each overlay, whether it is in force, in the given order, and returns those that are. Heavier
+// ones come first; of equal ones the one whose name is later in the alphabet, which is how Karpenter has always
+// decided.
 func Judge(overlays []*v1alpha1.NodeOverlay, pools []Pool, known *vocabulary.Vocabulary) (*Book, []Verdict) {
 	verdicts := make([]Verdict, len(overlays))
 	order := make([]int, 0, len(overlays))

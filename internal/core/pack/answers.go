@@ -52,7 +52,8 @@ func (a Answers) with(question [sha256.Size]byte, r *Result, m *work.Meter) Answ
 func questionOf(p *Problem, o Options, kind byte) [sha256.Size]byte {
 	d := digest{Hash: sha256.New(), buf: []byte{kind}}
 	d.flag(o.Fast)
-	d.numbers(o.CloseMillionths, int64(o.Least), int64(o.Most), int64(o.Exact), o.Gain, o.Price, int64(o.Over), int64(o.without), int64(len(p.Classes)), int64(len(p.Cells)))
+	d.numbers(o.CloseMillionths, int64(o.Least), int64(o.Most), int64(o.Exact), o.Gain, o.Price, int64(o.Over),
+		int64(o.without), int64(len(p.Classes)), int64(len(p.Cells)))
 	for i := range p.Classes {
 		c := &p.Classes[i]
 		d.numbers(int64(c.Count), int64(c.PerNode), int64(len(c.Need)), int64(len(c.Cells)))

@@ -26,15 +26,17 @@ import (
 // taxed, where it has more, rewarded. So the knapsack of a branch sees the rule as a price and needs not know it, but for the steps that a
 // toll on "at least three items of k" puts into what items are worth; contents.go searches with those.
 //
-// Where classes may use some of the cells only, as those that are spread over zones, the numbers of nodes by price are asked for each of these sets
-// of cells as well: four nodes may be one and a third in each of three zones.
+// Where classes may use some of the cells only, as those that are spread over zones, the numbers of nodes by price
+// are asked for each of these sets of cells as well: four nodes may be one and a third in each of three zones.
 //
-// How far it gets, of 120 random batches of up to 100 pods of up to 12 shapes each: within 0.1 % of the bound are 93 on demand and 87 with spot, 49
-// and 30 where every shape is spread over three zones (a class for each zone and one for the pod that may go to any, so three trees in one). A
-// branch costs about a millisecond, half of it LP and half knapsacks, and what is not closed after eighty has hundreds to go: of nine that stayed
-// open, seven still were after six seconds, mostly in rules about contents that moved no bound. Tried, and no better as far as it was
-// taken: to go on from the parent's basis with only the patterns that its bound leaves, knapsacks that first look for gains of a thousandth
-// only, and rules about nodes with so much room of a dimension, chosen by what the first pivot costs.
+// How far it gets, of 120 random batches of up to 100 pods of up to 12 shapes each: within 0.1 % of the bound are
+// 93 on demand and 87 with spot, 49 and 30 where every shape is spread over three zones (a class for each zone and
+// one for the pod that may go to any, so three trees in one). A branch costs about a millisecond, half of it LP and
+// half knapsacks, and what is not closed after eighty has hundreds to go: of nine that stayed open, seven still
+// were after six seconds, mostly in rules about contents that moved no bound. Tried, and no better as far as it was
+// taken: to go on from the parent's basis with only the patterns that its bound leaves, knapsacks that first look
+// for gains of a thousandth only, and rules about nodes with so much room of a dimension, chosen by what the first
+// pivot costs.
 //
 // Every branch proves its own bound at any time, by the same inequality as the LP, and a child begins with its parent's. So the tree can
 // be left where it stands, and the lowest undivided branch says what holds for all fleets.
@@ -102,7 +104,9 @@ func (r *run) small() bool { return r.p.total <= exactItems && r.p.classes() <= 
 
 // branchOut proves a bound for a small part, up to the cutoff, with work until then.
 //
-// Small means small enough that the proof has a chance to end. With a dozen nodes to buy one node more or less is a good part of the bill, and branches soon are dearer than the fleet; with hundreds it is lost in the gap, and there would be too many branches to see it.
+// Small means small enough that the proof has a chance to end. With a dozen nodes to buy one node more or less is a
+// good part of the bill, and branches soon are dearer than the fleet; with hundreds it is lost in the gap, and
+// there would be too many branches to see it.
 func (r *run) branchOut(cutoff float64, until work.Units) {
 	if !r.small() || !r.p.enumerable() || r.bound() >= cutoff*(1-exactSlack) ||
 		slices.ContainsFunc(r.p.cells, func(c cell) bool { return c.price <= 0 }) {
@@ -111,7 +115,8 @@ func (r *run) branchOut(cutoff float64, until work.Units) {
 	if r.columns == nil {
 		r.generate(searchDeepest)
 	}
-	b := &branching{r: r, cutoff: cutoff, known: make(map[string]bool), sack: newRuledSack(r.p), hot: make([]bool, len(r.p.cells)), worth: make([]float64, r.p.classes())}
+	b := &branching{r: r, cutoff: cutoff, known: make(map[string]bool), sack: newRuledSack(r.p),
+		hot: make([]bool, len(r.p.cells)), worth: make([]float64, r.p.classes())}
 	for i := range r.p.cells {
 		b.prices = append(b.prices, r.p.cells[i].price)
 	}
@@ -411,8 +416,9 @@ func (x *rule) limit() int {
 	return x.Most
 }
 
-// divide looks for the price at which the number of nodes that cost as much is farthest from whole, where all are whole for the set of cells and
-// the price, and where those are, too, for the class and the number of items at which the number of nodes that hold as many is.
+// divide looks for the price at which the number of nodes that cost as much is farthest from whole, where all are
+// whole for the set of cells and the price, and where those are, too, for the class and the number of items at
+// which the number of nodes that hold as many is.
 //
 // The number that is farthest from whole is the one on which both sides differ most from what the LP wanted, so both bounds rise.
 func (b *branching) divide(l *branch) {
@@ -462,9 +468,9 @@ func (b *branching) used() func(func(int, float64) bool) {
 	}
 }
 
-// dive turns the LP's solution into a fleet: it buys what is whole, or else the node that is nearest to it, and asks for the rest again, under
-// what the rules leave. Where the rest can make nothing cheaper that node was the wrong one, and the next is tried. A cheaper fleet lowers the
-// cutoff with it.
+// dive turns the LP's solution into a fleet: it buys what is whole, or else the node that is nearest to it, and
+// asks for the rest again, under what the rules leave. Where the rest can make nothing cheaper that node was the
+// wrong one, and the next is tried. A cheaper fleet lowers the cutoff with it.
 //
 // A branch forbids what made its parent's solution fractional, so its own is closer to a fleet. A cheaper fleet found here is worth twice:
 // it is the answer, and it makes the cutoff lower, below which fewer branches are left.

@@ -8,9 +8,10 @@ import "karpenter.sh/karpenter/internal/core/work"
 // it still gets somewhere: price and bound are more than stakeShare and stakeLeast apart, and the last half of all work so far brought
 // them noticeably nearer to each other.
 //
-// Stopping is decided by money. One percent of a fleet that costs ten dollars an hour is worth no second of a controller that thirty pools
-// wait for; one percent of a fleet that costs a thousand is. And a search that has used half of its work since it last got anywhere is
-// given up, however much is at stake: gains get rarer the longer a search lasts, and a gain that came late announces the next one for later still.
+// Stopping is decided by money. One percent of a fleet that costs ten dollars an hour is worth no second of a
+// controller that thirty pools wait for; one percent of a fleet that costs a thousand is. And a search that has
+// used half of its work since it last got anywhere is given up, however much is at stake: gains get rarer the
+// longer a search lasts, and a gain that came late announces the next one for later still.
 type budget struct {
 	meter       *work.Meter
 	began       work.Units
@@ -118,9 +119,9 @@ func (b *budget) newPace(apart float64) *pace {
 
 // onward reports whether to go on.
 //
-// Half of the work so far is the measure because it needs no constant that knows how large the question is: a search that last got
-// somewhere after one second may go on until two, a search that got somewhere after a minute until two minutes. It can waste no more than it
-// has used well.
+// Half of the work so far is the measure because it needs no constant that knows how large the question is: a
+// search that last got somewhere after one second may go on until two, a search that got somewhere after a minute
+// until two minutes. It can waste no more than it has used well.
 func (p *pace) onward(apart float64) bool {
 	now := p.b.spent() - p.began
 	if apart < p.apart*(1-paceGain) {

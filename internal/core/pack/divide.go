@@ -8,14 +8,15 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A division looks for the most valuable contents of one node by branch and bound over the fractional knapsack: where the best contents
-// in fractions have two and a half items of a class, the best in whole items have at most two or at least three of it. Each of these is a
-// question like the one before, and the question that may hold most is asked first, so that the search can end at any time with a ceiling that is
-// as low as its work can make it.
+// A division looks for the most valuable contents of one node by branch and bound over the fractional knapsack:
+// where the best contents in fractions have two and a half items of a class, the best in whole items have at most
+// two or at least three of it. Each of these is a question like the one before, and the question that may hold most
+// is asked first, so that the search can end at any time with a ceiling that is as low as its work can make it.
 //
-// It is for the few cells that the depth-first search does not come to the end of. That goes through the classes one by one, is quick at a
-// look, and spends all of its looks on what begins with the class of the best rate: where a machine holds one very large item and several that are
-// worth nearly the same, its ceiling stays where it was at the first look.
+// It is for the few cells that the depth-first search does not come to the end of. That goes through the classes
+// one by one, is quick at a look, and spends all of its looks on what begins with the class of the best rate: where
+// a machine holds one very large item and several that are worth nearly the same, its ceiling stays where it was at
+// the first look.
 type division struct {
 	k      *knapsack
 	forced int
@@ -56,11 +57,12 @@ func (s *sides) Pop() any {
 	return last
 }
 
-// divide goes on where weigh and rank have listed the classes, with at most so many questions as k.deep says. It sets k.best, k.found and k.upper as
-// descend does.
+// divide goes on where weigh and rank have listed the classes, with at most so many questions as k.deep says. It
+// sets k.best, k.found and k.upper as descend does.
 func (k *knapsack) divide(sure float64, forced int) {
 	n := len(k.order)
-	d := &division{k: k, forced: forced, sure: sure, low: make([]int, n), high: make([]int, n), counts: make([]int, n), room: make([]int64, k.p.dims)}
+	d := &division{k: k, forced: forced, sure: sure, low: make([]int, n), high: make([]int, n),
+		counts: make([]int, n), room: make([]int64, k.p.dims)}
 	d.open.d = d
 	d.take()
 	if n == 0 {
@@ -120,8 +122,8 @@ func (d *division) ask(s side) {
 	}
 }
 
-// rule applies the rules of a side and of those above it, and returns what the items that they ask for are worth; ok is false if these cannot be
-// together.
+// rule applies the rules of a side and of those above it, and returns what the items that they ask for are worth;
+// ok is false if these cannot be together.
 func (d *division) rule(s *side) (held float64, ok bool) {
 	k := d.k
 	copy(d.room, k.rooms[:k.p.dims])
@@ -178,8 +180,8 @@ func (d *division) put(j, n int) bool {
 // wholeSlack is how far from a whole number an amount may be and still be one.
 const wholeSlack = 1e-7
 
-// divisor reads the whole items of an answer and says what to divide by: the class of which most is lost by leaving out what is cut, or a class that
-// meets a foe. It returns false if there is none.
+// divisor reads the whole items of an answer and says what to divide by: the class of which most is lost by leaving
+// out what is cut, or a class that meets a foe. It returns false if there is none.
 func (d *division) divisor(s *side) bool {
 	k := d.k
 	copy(d.counts, d.low)

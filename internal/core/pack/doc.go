@@ -7,19 +7,24 @@
 //
 // # Symbols
 //
-// k is a class of n_k equal items with need a_k, c a cell with room R_c and price p_c, a pattern P of c holds P_k items of k, fits (Σ P_k·a_k ≤ R_c)
-// and costs p_c. A worth w_k ≥ 0 is what one item of k is said to be worth, u_c ≥ 0 what a unit of each dimension of room in c is.
+// k is a class of n_k equal items with need a_k, c a cell with room R_c and price p_c, a pattern P of c holds P_k
+// items of k, fits (Σ P_k·a_k ≤ R_c) and costs p_c. A worth w_k ≥ 0 is what one item of k is said to be worth, u_c
+// ≥ 0 what a unit of each dimension of room in c is.
 //
 // # Three LPs
 //
-// All bounds rest on one inequality. If no pattern of any cell holds items worth more than it costs, Σ w_k·P_k ≤ p_c, then every fleet, which
-// holds every item, costs at least Σ w_k·n_k. Stock and limits add terms that are taken off; see [Certificate]. The LPs find such worths.
+// All bounds rest on one inequality. If no pattern of any cell holds items worth more than it costs, Σ w_k·P_k ≤
+// p_c, then every fleet, which holds every item, costs at least Σ w_k·n_k. Stock and limits add terms that are
+// taken off; see [Certificate]. The LPs find such worths.
 //
 //	volume   w_k = u·a_k, one price of room for all cells that are open to the same groups   Σ u·R_c ≤ p_c                  volume.go
 //	fluid    w_k = min over cells that can hold k of u_c·a_k, items may be cut                u_c·R_c ≤ p_c                  fluid.go
 //	config   w_k free, items are whole, nodes may be cut                                      Σ w_k·P_k ≤ p_c for all P      master.go
 //
-// Each bounds at least as well as the one above it, up to the tolerances of its solution. The fluid LP sees classes in buckets and divides
+// Each bounds at least as well as the one above it, up to the tolerances of its solution. The fluid LP sees classes in
+//
+//	buckets and divides
+//
 // those that lie across the border between two kinds of machine; the configuration LP has a column for each pattern and finds them as it
 // needs them: a bounded knapsack per cell (knapsack.go) looks for a pattern worth more than its node, and a few that this does
 // not come to the end of are divided (divide.go).
@@ -58,28 +63,36 @@
 // # Stages
 //
 //	reduce.go     split into parts that share nothing, merge equal classes, drop cells that others dominate; equal parts are solved once
-//	solve.go      use: a pricing (worths, unit worths) with the bound that lagrange computes for it. refine: fluid LP over buckets of equal
-//	              width; sharpen: over buckets that are divided. guiding: the pricings greedy runs go by; winner: the run that led to the best fleet
+//	solve.go      use: a pricing (worths, unit worths) with the bound that lagrange computes for it. refine: fluid LP
+//	              over buckets of equal
+//	              width; sharpen: over buckets that are divided. guiding: the pricings greedy runs go by; winner: the
+//	              run that led to the best fleet
 //	enumerate.go  a few items: the optimum over all multisets
-//	greedy.go     node after node, each of the cell whose contents are worth most per dollar; fill.go chooses contents under a guide, tree.go
+//	greedy.go     node after node, each of the cell whose contents are worth most per dollar; fill.go chooses contents
+//	              under a guide, tree.go
 //	              finds the most valuable class that fits among thousands
 //	warm.go       a known fleet is the first one
 //	round.go      diving: whole nodes of the configuration LP are bought, the rest is solved again
-//	size.go       widen: too large cells are opened step by step where bounds allow the gain that is asked for. deepen (solve.go): once that is
+//	size.go       widen: too large cells are opened step by step where bounds allow the gain that is asked for. deepen
+//	              (solve.go): once that is
 //	              decided, knapsacks that could not say that there is nothing are asked for more
 //	search.go     takes a few nodes apart at a time and packs their items again, by enumeration or with worths that are a little off
-//	branch.go     small parts in whole nodes: branch and price over the columns of the configuration LP, rules about contents in contents.go.
+//	branch.go     small parts in whole nodes: branch and price over the columns of the configuration LP, rules about
+//	              contents in contents.go.
 //	              Every fleet is on one side of each rule, so that the lowest branch bounds all.
 //	              Dives turn branches into fleets
-//	certify.go    worths are rounded down, which keeps the inequality; pack/verify proves it again with whole numbers and none of our code
-//	memory.go     recall: old prices of room prove a bound for new items in the same cells; refill: nodes that waste most are packed again
+//	certify.go    worths are rounded down, which keeps the inequality; pack/verify proves it again with whole numbers
+//	              and none of our code
+//	memory.go     recall: old prices of room prove a bound for new items in the same cells; refill: nodes that waste
+//	              most are packed again
 //	answers.go    the very same question is not searched twice
 //	budget.go     work, and what is at stake
 //
 // What it promises.
 //   - Every fleet respects the problem; [verify.Check] says so in plain code. Items without a place are counted in Result.Left.
 //   - Bounds are proofs, not estimates. A [Certificate] gives each item a worth in whole nano-dollars such that no cell can hold
-//     items worth more than its price; then no fleet costs less than all items are worth. [verify.Verify] proves that again with integers and none of our code.
+//     items worth more than its price; then no fleet costs less than all items are worth. [verify.Verify] proves that
+//     again with integers and none of our code.
 //   - Same problem, same options, same result, on every processor: products are rounded before they are added (no fused
 //     multiply-add), random choices come from a fixed sequence, ties go to the lower index.
 //   - It ends after Options.Most units of work, before that where more would change little (see budget.go), or as soon as Options.Meter

@@ -10,7 +10,8 @@ import "karpenter.sh/karpenter/internal/core/work"
 // some node has to hold it, and saying who first counts every way of dividing S once and not once for each order. The pairs (S, T) number
 // the product of (n+1)(n+2)/2, which is what decides whether this is worth it.
 //
-// The result is an optimum and needs no bound: the LP's bound below it is still reported, because it can be checked without trusting the search.
+// The result is an optimum and needs no bound: the LP's bound below it is still reported, because it can be checked
+// without trusting the search.
 type enumeration struct {
 	p       *part
 	classes []int

@@ -121,7 +121,9 @@ func (f *filler) used(k, left int) {
 // is worth most for what it uses of the room that is left, scarce room counting more; then it polishes. forced, if not negative, is a
 // class that must be there. unit says what room can be worth at most, nil if not known. The result is valid until the next call.
 //
-// Several items of the chosen class go there at once, about a sixth of what would fit, so that a node of fifty equal pods does not take fifty steps; scarcity is measured anew after each, and the next class may be another one.
+// Several items of the chosen class go there at once, about a sixth of what would fit, so that a node of fifty
+// equal pods does not take fifty steps; scarcity is measured anew after each, and the next class may be another
+// one.
 func (f *filler) fill(c int, rem []int, forced int, unit *unitWorth) *load {
 	p, cell := f.p, &f.p.cells[c]
 	copy(f.room, cell.room)
@@ -152,8 +154,9 @@ func (f *filler) fill(c int, rem []int, forced int, unit *unitWorth) *load {
 	return &f.out
 }
 
-// candidates lists the classes to start with and how many items of each: all that may go to the cell, or, with a share in the guide, only those
-// that are worth their room here and of them a fair share, so that nodes to come find the same mix.
+// candidates lists the classes to start with and how many items of each: all that may go to the cell, or, with a
+// share in the guide, only those that are worth their room here and of them a fair share, so that nodes to come
+// find the same mix.
 func (f *filler) candidates(cell *cell, rem []int, unit *unitWorth) {
 	f.cand = f.cand[:0]
 	f.steps += work.Steps(len(f.live)*(f.p.dims+5) + 100)

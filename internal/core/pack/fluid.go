@@ -16,9 +16,11 @@ import (
 // divides those that turn out to matter. What an item is worth turns on where the border between two kinds of machine runs, and a bucket
 // that lies across a border moves it: with 59 buckets of equal width, prices for 5,000 pods were off by half a percent.
 //
-// Its columns are nodes with their contents in parts of buckets: a column of cell c says that one node holds the part x_b of all items of
-// bucket b. A row for each bucket asks that its parts add up to one. There are too many columns to write down, but the best one under
-// given prices is a fractional knapsack, which has a formula; so they are found one after the other, as in the configuration LP. That is why this LP is solved quickly where the other one takes long: its knapsacks are easy.
+// Its columns are nodes with their contents in parts of buckets: a column of cell c says that one node holds the
+// part x_b of all items of bucket b. A row for each bucket asks that its parts add up to one. There are too many
+// columns to write down, but the best one under given prices is a fractional knapsack, which has a formula; so they
+// are found one after the other, as in the configuration LP. That is why this LP is solved quickly where the other
+// one takes long: its knapsacks are easy.
 type fluid struct {
 	p       *part
 	open    []int   // cells that may be used
@@ -44,8 +46,8 @@ type bucket struct {
 const (
 	mostBuckets  = 120
 	firstBuckets = 30 // where the LP starts when not every class can have a bucket of its own
-	// firstDirections is how many directions buckets tell apart at first: where so many do not do, classes that differ by less are equal to any
-	// machine that is sold. They are halved until buckets are few enough.
+	// firstDirections is how many directions buckets tell apart at first: where so many do not do, classes that
+	// differ by less are equal to any machine that is sold. They are halved until buckets are few enough.
 	firstDirections = 512
 	fluidRounds     = 60
 	fluidColumns    = 8
@@ -64,7 +66,8 @@ func (p *part) newFluid(cells []int) *fluid {
 			return nil // an item without needs has no direction
 		}
 	}
-	return &fluid{p: p, open: cells, apart: firstDirections, sack: lp.NewFractional(p.dims), room: make([]float64, len(p.cells)*p.dims), value: make([]float64, len(p.cells))}
+	return &fluid{p: p, open: cells, apart: firstDirections, sack: lp.NewFractional(p.dims),
+		room: make([]float64, len(p.cells)*p.dims), value: make([]float64, len(p.cells))}
 }
 
 // rough prices room and items by buckets of equal width. exact says that they are as fine as they get.

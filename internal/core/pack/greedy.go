@@ -273,7 +273,8 @@ func (g *greedy) pick(v []float64, w *unitWorth, b *budget) bool {
 	return best >= 0
 }
 
-// forced reports whether a cell may be opened for items of which so many are left by class, and the class without which it may not (-1: none).
+// forced reports whether a cell may be opened for items of which so many are left by class, and the class without
+// which it may not (-1: none).
 //
 // Of the classes that justify the cell the most precious one is forced: it would be the first to be put there anyway, and one item of it
 // is enough for the others to come along.

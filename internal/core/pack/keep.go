@@ -9,8 +9,9 @@ import (
 	"slices"
 )
 
-// Memories are written down with a question, so that a process that asks it again, elsewhere, gets the same answer. All of it is numbers. Of answers
-// only the questions are kept: a process that asks one of them again searches as it was searched then.
+// Memories are written down with a question, so that a process that asks it again, elsewhere, gets the same answer.
+// All of it is numbers. Of answers only the questions are kept: a process that asks one of them again searches as
+// it was searched then.
 
 // keptMemory is the written form of a Memory.
 type keptMemory struct {
@@ -46,7 +47,8 @@ func (m *Memory) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	if len(k.Kinds) != len(k.Counts) || k.Dims < 1 || len(k.Room) != len(k.Cells)*k.Dims {
-		return fmt.Errorf("a memory of %d kinds, %d counts, %d cells and %d prices of room", len(k.Kinds), len(k.Counts), len(k.Cells), len(k.Room))
+		return fmt.Errorf("a memory of %d kinds, %d counts, %d cells and %d prices of room", len(k.Kinds),
+			len(k.Counts), len(k.Cells), len(k.Room))
 	}
 	*m = Memory{over: k.Over, cells: k.Cells, kinds: map[string]int{}, fleet: k.Fleet, room: k.Room, dims: k.Dims, ratio: k.Ratio}
 	for i, kind := range k.Kinds {
@@ -62,7 +64,8 @@ func (m *Memory) UnmarshalJSON(text []byte) error {
 	for _, pattern := range k.Fleet {
 		for _, it := range pattern.Items {
 			if it.Class < 0 || it.Class >= len(m.names) || pattern.Cell < 0 || pattern.Cell >= len(k.Cells) {
-				return fmt.Errorf("a memory of %d classes and %d cells has no class %d or no cell %d", len(m.names), len(k.Cells), it.Class, pattern.Cell)
+				return fmt.Errorf("a memory of %d classes and %d cells has no class %d or no cell %d", len(m.names),
+					len(k.Cells), it.Class, pattern.Cell)
 			}
 		}
 	}

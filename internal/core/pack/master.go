@@ -192,14 +192,16 @@ func (m *master) price(c int) float64 {
 // generate adds columns until the bound meets the value of the LP, nothing is found any more or the budget ends. limit is how many
 // items of each class a pattern may hold. rounds < 0 means to the end, with proofs of the bound.
 //
-// The bound rises and falls from turn to turn, because it comes from prices that jump; the best one is kept. The end is where LP and bound
-// meet, or half as far from each other as the search is allowed to be from the bound: what a better bound would then show, is not of interest
-// for.
+// The bound rises and falls from turn to turn, because it comes from prices that jump; the best one is kept. The
+// end is where LP and bound meet, or half as far from each other as the search is allowed to be from the bound:
+// what a better bound would then show, is not of interest for.
 //
-// Where nodes hold many kinds of items in several dimensions, a knapsack that gives up early finds nothing and yet cannot say that there is
-// nothing. Then it is divided (divide.go), and asked more and more, for such cells are few: the others end as early as before. To ask less again
-// once it has found something, or to let it end with the first that it finds, took longer. Where another LP has proven what this one is about to, all that
-// could be better by then is this one's own proof, and is not needed. Small parts are proven in whole nodes afterwards, and do without.
+// Where nodes hold many kinds of items in several dimensions, a knapsack that gives up early finds nothing and yet
+// cannot say that there is nothing. Then it is divided (divide.go), and asked more and more, for such cells are
+// few: the others end as early as before. To ask less again once it has found something, or to let it end with the
+// first that it finds, took longer. Where another LP has proven what this one is about to, all that could be better
+// by then is this one's own proof, and is not needed. Small parts are proven in whole nodes afterwards, and do
+// without.
 func (m *master) generate(limit []int, rounds int) {
 	began := m.r.b.spent()
 	for turn := 0; rounds < 0 || turn < rounds; turn++ {
@@ -241,8 +243,9 @@ func (m *master) meets(bound float64) bool {
 // turnsPerRow is about how many turns column generation takes per row, in terms of the first ones, which cost less than the rest.
 const turnsPerRow = 2.5
 
-// hopeless says, once some turns have shown what one takes, that what is left of the budget will not do for all of them. What it has found by
-// then is worth little: neither do the columns hold the best patterns yet, nor do their prices prove anything.
+// hopeless says, once some turns have shown what one takes, that what is left of the budget will not do for all of
+// them. What it has found by then is worth little: neither do the columns hold the best patterns yet, nor do their
+// prices prove anything.
 //
 // Half a column generation is the one thing that is worth nothing at all. So the pace of the first turns is measured, and if what is left
 // of the budget will not do, the work goes to the search instead, which can use any amount.

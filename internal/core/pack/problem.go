@@ -28,12 +28,13 @@ type Options struct {
 	Meter           *work.Meter // counts the work, and may cut it, but not before there is a fleet and a bound; nil for one of its own
 	Least           work.Units  // so much work is done after the first fleet whatever is at stake; 0 means that stakes are not looked at
 	Most            work.Units  // at most so much work after the first fleet; 0 means any amount
-	Gain            int64       // cells that are too large are for all only if each step makes the bill lower by more than so many thousandths
-	Memory          *Memory     // of an earlier answer; nil for none
-	Known           Answers     // to the very same questions
-	Price           int64       // of a known fleet; 0 for none: no other that costs nearly as much is looked for
-	Over            int         // so many steps too large may cells be for anybody in the fleets that are bounded, for Bound
-	Exact           work.Units  // so much work may go into small parts in whole nodes, after all else
+	// cells that are too large are for all only if each step makes the bill lower by more than so many thousandths
+	Gain   int64
+	Memory *Memory    // of an earlier answer; nil for none
+	Known  Answers    // to the very same questions
+	Price  int64      // of a known fleet; 0 for none: no other that costs nearly as much is looked for
+	Over   int        // so many steps too large may cells be for anybody in the fleets that are bounded, for Bound
+	Exact  work.Units // so much work may go into small parts in whole nodes, after all else
 
 	without stage
 }

@@ -546,9 +546,11 @@ func (p *part) equal(q *part) bool {
 	if p.dims != q.dims || p.groups != q.groups || p.foes != nil || q.foes != nil || len(p.limits)+len(q.limits) > 0 {
 		return false
 	}
-	return slices.Equal(p.need, q.need) && slices.Equal(p.count, q.count) && slices.Equal(p.limit, q.limit) && slices.Equal(p.group, q.group) &&
+	return slices.Equal(p.need, q.need) && slices.Equal(p.count, q.count) && slices.Equal(p.limit, q.limit) &&
+		slices.Equal(p.group, q.group) &&
 		slices.EqualFunc(p.cells, q.cells, func(a, b cell) bool {
-			return a.price == b.price && a.own == b.own && a.large == b.large && a.over == b.over && a.stock == b.stock && slices.Equal(a.open, b.open) && slices.Equal(a.room, b.room)
+			return a.price == b.price && a.own == b.own && a.large == b.large && a.over == b.over &&
+				a.stock == b.stock && slices.Equal(a.open, b.open) && slices.Equal(a.room, b.room)
 		})
 }
 

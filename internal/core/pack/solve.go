@@ -11,10 +11,11 @@ import (
 
 // A guide says how a greedy run fills nodes: how much it prefers big items, and from how large a sample it takes them.
 //
-// Worths alone do not say which item goes first. Among items that are worth what they cost, a large item that still fits is harder to place
-// later than a small one, so it is preferred by a bonus; how much depends on how many items a node holds, which is not known before
-// trying. And a node that is filled with the best of everything leaves the rest to nodes that come later: taking a fair share of each
-// class, out of a sample, gives all nodes the same mix, as the LP does.
+// Worths alone do not say which item goes first. Among items that are worth what they cost, a large item that still
+// fits is harder to place later than a small one, so it is preferred by a bonus; how much depends on how many items
+// a node holds, which is not known before trying. And a node that is filled with the best of everything leaves the
+// rest to nodes that come later: taking a fair share of each class, out of a sample, gives all nodes the same mix,
+// as the LP does.
 type guide struct{ bonus, share float64 }
 
 // guides are what the greedy runs try, the usual winners first.
@@ -32,10 +33,11 @@ const (
 
 // Solve finds a cheap fleet for p and proves a bound on every fleet.
 //
-// The order is from cheap and sure to dear and doubtful. A memory or a known answer ends it at once. Prices, a greedy fleet and a bound
-// come for little work; where a fleet is known that is close enough to the bound, none is looked for, and all items are left. The configuration
-// LP and wider cells follow where something is at stake, then deeper knapsacks for it and the search, which can use any amount, and at last
-// small parts in whole nodes: a proof, whose branches are turned into fleets on the way.
+// The order is from cheap and sure to dear and doubtful. A memory or a known answer ends it at once. Prices, a
+// greedy fleet and a bound come for little work; where a fleet is known that is close enough to the bound, none is
+// looked for, and all items are left. The configuration LP and wider cells follow where something is at stake, then
+// deeper knapsacks for it and the search, which can use any amount, and at last small parts in whole nodes: a
+// proof, whose branches are turned into fleets on the way.
 func Solve(p *Problem, o Options) *Result {
 	b := newBudget(o)
 	question := questionOf(p, o, 's')
@@ -259,7 +261,8 @@ const (
 	maxMasterClasses = 160
 	// maxBoundClasses is the same where nothing but a bound is wanted.
 	maxBoundClasses = 60
-	// boundNear is how near to a bound, in parts, a fleet needs no better one; one as far as boundFar is kept there by what no packer knows.
+	// boundNear is how near to a bound, in parts, a fleet needs no better one; one as far as boundFar is kept there
+	// by what no packer knows.
 	boundNear, boundFar = 2e-3, 0.05
 	// boundFew is up to how many items whole nodes make a difference that fractions do not see.
 	boundFew = 100
@@ -267,8 +270,9 @@ const (
 
 // generate solves the configuration LP and keeps its proof.
 //
-// The columns begin with the patterns that are known, of the best fleet among them: then the LP is never dearer than that fleet, and its prices are
-// near the truth from the first turn on. From patterns of one class alone it would take as many turns again to find out what the greedy knows already.
+// The columns begin with the patterns that are known, of the best fleet among them: then the LP is never dearer
+// than that fleet, and its prices are near the truth from the first turn on. From patterns of one class alone it
+// would take as many turns again to find out what the greedy knows already.
 func (r *run) generate(deepest int) *master {
 	m := newMaster(r, r.p.count)
 	if m.deepest = deepest; r.small() {
@@ -304,8 +308,8 @@ func (r *run) configure(deepest int) {
 
 // deepen asks deeper knapsacks of the parts in which others found nothing and could not say that there is nothing.
 //
-// It comes after the choice of sizes. Before, every step of that would spend its work on the last thousandth of a bound, and none be left for the
-// step that is taken.
+// It comes after the choice of sizes. Before, every step of that would spend its work on the last thousandth of a
+// bound, and none be left for the step that is taken.
 func (s *solution) deepen() {
 	for _, r := range s.runs {
 		if r.shallow {
@@ -335,8 +339,9 @@ func (r *run) attempt(stake float64, do func()) {
 
 // newRun prices room and items by the volume LP.
 //
-// The volume LP is solved for every part, because it always has an answer: it knows stock, limits and groups, and takes next to no time. Its prices are the floor on which the rest stands when the fluid LP cannot be asked (cells in short stock, items
-// without needs).
+// The volume LP is solved for every part, because it always has an answer: it knows stock, limits and groups, and
+// takes next to no time. Its prices are the floor on which the rest stands when the fluid LP cannot be asked (cells
+// in short stock, items without needs).
 func newRun(p *part, b *budget) *run {
 	r := &run{p: p, b: b, greedy: newGreedy(p)}
 	unit, steps := p.volume(r.open())
@@ -494,8 +499,9 @@ func (r *run) incumbent(guides []guide) {
 
 // resample runs the greedy again under all guides: it fills nodes with samples of what is left, and every run draws others.
 //
-// Luck is cheap here. A greedy run is quick, and where nodes hold few items its result moves with the sample: the best of several is then better than what repairs make of one of them in the same time. Where nodes hold many items runs
-// hardly differ, and little is at stake, so that little work is granted.
+// Luck is cheap here. A greedy run is quick, and where nodes hold few items its result moves with the sample: the
+// best of several is then better than what repairs make of one of them in the same time. Where nodes hold many
+// items runs hardly differ, and little is at stake, so that little work is granted.
 func (r *run) resample() {
 	most := r.b.trials + sampleTrials
 	for range sampleRounds {

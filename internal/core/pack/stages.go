@@ -6,10 +6,10 @@ package pack
 // Heuristics pile up: each was good for something when it was written, and it is risky to take one out. A table of what each is good for
 // now is the only thing that keeps the pile small.
 //
-// Sums hide what a stage is for where few workloads need it. More guides, in the sum over all, are a twentieth of the work for nothing; but fleets
-// of twenty classes on demand are cheaper by 0.09 % because of them, and those of zonespread by 0.3 %. Without foresight zonespread takes two thirds
-// more work, on demand, and is up to 0.3 % dearer, because column generation that does not come to its end takes the work that the search would
-// have used.
+// Sums hide what a stage is for where few workloads need it. More guides, in the sum over all, are a twentieth of
+// the work for nothing; but fleets of twenty classes on demand are cheaper by 0.09 % because of them, and those of
+// zonespread by 0.3 %. Without foresight zonespread takes two thirds more work, on demand, and is up to 0.3 %
+// dearer, because column generation that does not come to its end takes the work that the search would have used.
 type stage uint16
 
 const (

@@ -52,9 +52,9 @@ func newTree(p *part, worth []float64) *tree {
 // divide sorts positions lo to hi along dimension d, halves them, and goes on with the next dimension. Dimensions in which all
 // needs are equal divide nothing and are passed over.
 //
-// Halves of equal size, one dimension after the other, keep classes together that are alike in all dimensions: then a subtree that does
-// not fit is left out as a whole. A dimension in which all classes need the same (most often a dimension that only few pods ask for) tells nothing
-// apart, and a level spent on it would be a level wasted.
+// Halves of equal size, one dimension after the other, keep classes together that are alike in all dimensions: then
+// a subtree that does not fit is left out as a whole. A dimension in which all classes need the same (most often a
+// dimension that only few pods ask for) tells nothing apart, and a level spent on it would be a level wasted.
 func (t *tree) divide(node, lo, hi, d int) {
 	if node >= t.leafs {
 		t.start[node-t.leafs] = lo

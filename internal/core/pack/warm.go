@@ -73,7 +73,8 @@ func (r *run) cellsFor(l *load, origin int, out []int) []int {
 		}
 	}
 	for c := range p.cells {
-		if len(l.classes) > 0 && fits(need, p.cells[c].room) && !slices.ContainsFunc(l.classes, func(k int) bool { return !p.mayUse(k, c) }) {
+		if len(l.classes) > 0 && fits(need, p.cells[c].room) && !slices.ContainsFunc(l.classes,
+			func(k int) bool { return !p.mayUse(k, c) }) {
 			out = append(out, c)
 		}
 	}

@@ -40,7 +40,8 @@ func (h Halt) outlasts(other Halt) bool {
 	return !other.Until.IsZero() && (h.Until.IsZero() || h.Until.After(other.Until))
 }
 
-// Node reports whether a node stands still with its pool. A Node may say of itself that it is of another pool than its claim: then both count.
+// Node reports whether a node stands still with its pool. A Node may say of itself that it is of another pool than
+// its claim: then both count.
 func Node(snap *cluster.Snapshot, n *cluster.Node, now time.Time) (Halt, bool) {
 	return (&Switches{Snap: snap, Now: now}).Node(n)
 }

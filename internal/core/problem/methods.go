@@ -113,7 +113,8 @@ func (t *Template) WantedMinValues(low []int) []shape.MinValues {
 	return want
 }
 
-// MeetsMinValues reports whether a claim that allows these shapes and choices meets the minValues of a template, low where they were lowered.
+// MeetsMinValues reports whether a claim that allows these shapes and choices meets the minValues of a template,
+// low where they were lowered.
 func (t *Template) MeetsMinValues(shapes, mask bits.Set, low []int) bool {
 	v := t.Catalog.Variety(shapes, mask, t.WantedMinValues(low))
 	return v.Enough()

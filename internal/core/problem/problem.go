@@ -1,6 +1,7 @@
-// Package problem holds the problem that the planner solves, and its result, as numbers: nodes, templates of new nodes, classes of equal pods,
-// and the bins that a plan opens. Package lower makes problems; solve, repack and engine read them. The package has types, ids and accessors
-// but no algorithm. Its types are tested where they are made and used.
+// Package problem holds the problem that the planner solves, and its result, as numbers: nodes, templates of new
+// nodes, classes of equal pods, and the bins that a plan opens. Package lower makes problems; solve, repack and
+// engine read them. The package has types, ids and accessors but no algorithm. Its types are tested where they are
+// made and used.
 package problem
 
 import (

@@ -1,7 +1,7 @@
 package reason
 
-// A Flaw says what is wrong with an object that a pod needs, or with what the pod itself says. Key of its Count names the object, Detail is the
-// argument of the flaw.
+// A Flaw says what is wrong with an object that a pod needs, or with what the pod itself says. Key of its Count
+// names the object, Detail is the argument of the flaw.
 type Flaw uint8
 
 const (
@@ -44,11 +44,15 @@ const (
 )
 
 var flaws = [numFlaws]string{
-	SelectorValue: "SelectorValue", AffinityValue: "AffinityValue", Operator: "Operator", FieldTerms: "FieldTerms", EmptyTerms: "EmptyTerms",
-	Missing: "Missing", Leaving: "Leaving", Lost: "Lost", VolumeMissing: "VolumeMissing", VolumeLeaving: "VolumeLeaving", NotBound: "NotBound",
+	SelectorValue: "SelectorValue", AffinityValue: "AffinityValue", Operator: "Operator", FieldTerms: "FieldTerms",
+	EmptyTerms: "EmptyTerms",
+	Missing:    "Missing", Leaving: "Leaving", Lost: "Lost", VolumeMissing: "VolumeMissing",
+	VolumeLeaving: "VolumeLeaving", NotBound: "NotBound",
 	ClassNotNamed: "ClassNotNamed", ClassMissing: "ClassMissing", BoundAtOnce: "BoundAtOnce", InUseByAnother: "InUseByAnother",
-	NotListed: "NotListed", NamesNothing: "NamesNothing", TemplateMissing: "TemplateMissing", DeviceClassMissing: "DeviceClassMissing", InUseElsewhere: "InUseElsewhere",
-	PlaceUnknown: "PlaceUnknown", OfSeveralNodes: "OfSeveralNodes", TooMany: "TooMany", RequestUnknown: "RequestUnknown", CountUnknown: "CountUnknown",
+	NotListed: "NotListed", NamesNothing: "NamesNothing", TemplateMissing: "TemplateMissing",
+	DeviceClassMissing: "DeviceClassMissing", InUseElsewhere: "InUseElsewhere",
+	PlaceUnknown: "PlaceUnknown", OfSeveralNodes: "OfSeveralNodes", TooMany: "TooMany",
+	RequestUnknown: "RequestUnknown", CountUnknown: "CountUnknown",
 	SelectorUnknown: "SelectorUnknown", ConstraintUnknown: "ConstraintUnknown",
 }
 

@@ -8,12 +8,13 @@ const (
 	None Code = iota
 
 	// About the pod itself: nothing was tried.
-	Invalid           // the pod cannot be understood; Flaw says why
-	RestrictedLabel   // it asks for a label that belongs to Karpenter or to single nodes
-	VolumeInvalid     // Key: a volume claim that cannot be used; Flaw says why
-	DeviceClaims      // it references resource claims, which are ignored
-	DevicesUnread     // it references resource claims, and what there is of devices can no longer be read
-	DeviceInvalid     // a resource claim that it needs is missing, cannot be understood, or is not planned for; Key: the claim, Flaw says why
+	Invalid         // the pod cannot be understood; Flaw says why
+	RestrictedLabel // it asks for a label that belongs to Karpenter or to single nodes
+	VolumeInvalid   // Key: a volume claim that cannot be used; Flaw says why
+	DeviceClaims    // it references resource claims, which are ignored
+	DevicesUnread   // it references resource claims, and what there is of devices can no longer be read
+	// a resource claim that it needs is missing, cannot be understood, or is not planned for; Key: the claim, Flaw says why
+	DeviceInvalid
 	NoPools           // there is no pool that may open nodes
 	AvoidsManaged     // it demands a node without pool
 	NotReached        // a clock ended the plan before its turn
@@ -45,8 +46,9 @@ const (
 	Limit         // Key: the resource of which the pool may have no more
 	MinValues     // Key: the label with too few distinct values left
 	Reservation   // a reservation that could serve it is in use
-	NoTypes       // the pool's requirements leave no instance type; Key: the requirement that no type meets, with Detail where no type meets both
-	Closed        // the node takes no pods
+	// the pool's requirements leave no instance type; Key: the requirement that no type meets, with Detail where no type meets both
+	NoTypes
+	Closed // the node takes no pods
 
 	numCodes
 )
@@ -60,8 +62,8 @@ type Count struct {
 	Pool       string `json:"pool,omitempty"`       // the pool whose new node refused; "" for existing nodes and for the pod itself
 	Candidates int    `json:"candidates,omitempty"` // existing nodes, or instance types, that this constraint removed
 
-	// Of a Limit: what is left of it, less than nothing where more is used than is allowed, and what the smallest machine that would do has. Both in
-	// the unit of the resource.
+	// Of a Limit: what is left of it, less than nothing where more is used than is allowed, and what the smallest
+	// machine that would do has. Both in the unit of the resource.
 	Left  int64 `json:"left,omitempty"`
 	Needs int64 `json:"needs,omitempty"`
 
@@ -84,9 +86,12 @@ func (c Code) Name() string {
 
 var names = [numCodes]string{
 	None: "", Invalid: "Invalid", RestrictedLabel: "RestrictedLabel", VolumeInvalid: "VolumeInvalid",
-	DeviceClaims: "DeviceClaims", DevicesUnread: "DevicesUnread", DeviceInvalid: "DeviceClaimInvalid", Devices: "NoDevices", DeviceUnknown: "DeviceAttributeUnknown", DeviceCEL: "DeviceSelectorInvalid",
-	DeviceHard: "DeviceSearchTooHard", DeviceAt: "DeviceClaimElsewhere", NoPools: "NoPools", AvoidsManaged: "AvoidsManaged", NotReached: "NotReached", Postponed: "Postponed",
-	UninitializedOnly: "UninitializedOnly", LeftAside: "LeftAside", OnTrial: "PoolOnTrial", Spurned: "NotBound", Taint: "TaintNotTolerated", LabelMismatch: "LabelMismatch",
+	DeviceClaims: "DeviceClaims", DevicesUnread: "DevicesUnread", DeviceInvalid: "DeviceClaimInvalid",
+	Devices: "NoDevices", DeviceUnknown: "DeviceAttributeUnknown", DeviceCEL: "DeviceSelectorInvalid",
+	DeviceHard: "DeviceSearchTooHard", DeviceAt: "DeviceClaimElsewhere", NoPools: "NoPools",
+	AvoidsManaged: "AvoidsManaged", NotReached: "NotReached", Postponed: "Postponed",
+	UninitializedOnly: "UninitializedOnly", LeftAside: "LeftAside", OnTrial: "PoolOnTrial", Spurned: "NotBound",
+	Taint: "TaintNotTolerated", LabelMismatch: "LabelMismatch",
 	LabelUnknown: "LabelUnknown", TooLarge: "DoesNotFit", NoShape: "NoInstanceType", NoOffering: "NoOffering",
 	HostPort: "HostPortTaken", VolumeLimit: "VolumeLimit", Spread: "TopologySpread",
 	Affinity: "PodAffinity", AntiAffinity: "PodAntiAffinity", Limit: "PoolLimit", MinValues: "MinValues",

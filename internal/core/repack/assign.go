@@ -16,7 +16,7 @@ import (
 // says how many pods of each size every node should hold. Which ones those are is decided as nodes are filled, by the rules
 // themselves: those that have the fewest places to go come first, and pods without a place where the packer meant it is placed at last.
 
-// A size is pods that are equal to the packer: one of its items, which stands for several of ours.
+// A size is pods that are equal to the packer: one of its items, which stands for several of our items.
 type size struct {
 	parts []part
 	tied  int // so many parts at the front are held apart on a host
@@ -218,7 +218,8 @@ func (a *assignment) cheapestFor(idea *solve.Placement, size int, p *part, n int
 			continue
 		}
 		room := quantity.Vec(q.problem.Cells[c].Room)
-		if m := int64(quantity.Vec(q.problem.Classes[size].Need).Times(room, n)); best < 0 || quantity.RatioLess(q.problem.Cells[c].Price, m, price, holds) {
+		if m := int64(quantity.Vec(q.problem.Classes[size].Need).Times(room, n)); best < 0 ||
+			quantity.RatioLess(q.problem.Cells[c].Price, m, price, holds) {
 			best, price, holds = c, q.problem.Cells[c].Price, m
 		}
 	}

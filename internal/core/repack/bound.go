@@ -12,8 +12,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
-// bound writes a bound on every plan for the pods of new nodes, whatever domains it chooses and whatever limits and minValues allow. Machines
-// up to so many steps too large are for anybody.
+// bound writes a bound on every plan for the pods of new nodes, whatever domains it chooses and whatever limits and
+// minValues allow. Machines up to so many steps too large are for anybody.
 func bound(p *problem.Problem, at *solve.Placement, r *problem.Result, over int) {
 	q := newQuestion(p, at)
 	q.loose, q.proves = true, true
@@ -54,8 +54,8 @@ func (q *question) anySize() {
 	}
 }
 
-// evenSizes reports whether every item needs machines of the same size in all templates that it fits at all. Exotic machines count where there
-// are no others, as when it is placed.
+// evenSizes reports whether every item needs machines of the same size in all templates that it fits at all. Exotic
+// machines count where there are no others, as when it is placed.
 func (q *question) evenSizes() bool {
 	const none = math.MaxInt
 	type smallest struct{ ordinary, exotic int } // by steps too large
@@ -86,8 +86,8 @@ func (q *question) evenSizes() bool {
 	return true
 }
 
-// pinLeast splits pods that are spread over domains: whatever a plan does, so many of them are in each domain. Of those that are left no domain
-// gets more than a few, and so no node.
+// pinLeast splits pods that are spread over domains: whatever a plan does, so many of them are in each domain. Of
+// those that are left no domain gets more than a few, and so no node.
 func (q *question) pinLeast() {
 	for i := range q.items {
 		it := &q.items[i]
@@ -110,9 +110,9 @@ func (q *question) pinLeast() {
 	q.items = slices.DeleteFunc(q.items, func(it item) bool { return it.count == 0 })
 }
 
-// leastByDomain returns how many pods of an item every plan puts into each domain of a key over which they are spread, and how many more than
-// that any domain gets at most, 0 for any number. It knows only the plain case, in which a spread is about this class alone and all of its
-// pods come to new nodes.
+// leastByDomain returns how many pods of an item every plan puts into each domain of a key over which they are
+// spread, and how many more than that any domain gets at most, 0 for any number. It knows only the plain case, in
+// which a spread is about this class alone and all of its pods come to new nodes.
 func (q *question) leastByDomain(it *item) (key int, least []int, more int) {
 	c := &q.p.Classes[it.class]
 	if it.count != c.Count {
@@ -170,10 +170,11 @@ type hostCap struct {
 	forced int // machines that its pods need at least
 }
 
-// capHosts tells the packer what host-level groups allow. It does so by one more dimension for a group, of which each of its pods needs
-// one and each machine has as much as the group allows. That holds for every plan: a new node starts empty, all of these pods own the group
-// and are counted by it wherever they go, so the last of them to come to a node was admitted beside all others there, and they are no more
-// than the skew of a spread, or one where they keep apart. Pods that the group counts but that do not own it are left out.
+// capHosts tells the packer what host-level groups allow. It does so by one more dimension for a group, of which
+// each of its pods needs one and each machine has as much as the group allows. That holds for every plan: a new
+// node starts empty, all of these pods own the group and are counted by it wherever they go, so the last of them to
+// come to a node was admitted beside all others there, and they are no more than the skew of a spread, or one where
+// they keep apart. Pods that the group counts but that do not own it are left out.
 func (q *question) capHosts(opened int) {
 	if len(q.items) > mostCapped {
 		return
@@ -220,9 +221,10 @@ func (q *question) capOf(g int) (out hostCap) {
 	return out
 }
 
-// leastOf works out how many of n new pods come to each domain at least, and how many more than that to any. The last pod that comes to a
-// domain finds it no more than the skew above the emptiest one, so if the emptiest ends with m pods, no other gets beyond m and the skew: m has
-// to be large enough for n new ones, and every domain reaches m. Nor can every domain reach more than n new ones fill.
+// leastOf works out how many of n new pods come to each domain at least, and how many more than that to any. The
+// last pod that comes to a domain finds it no more than the skew above the emptiest one, so if the emptiest ends
+// with m pods, no other gets beyond m and the skew: m has to be large enough for n new ones, and every domain
+// reaches m. Nor can every domain reach more than n new ones fill.
 func (q *question) leastOf(g int, reach bits.Set, n int) (least []int, more int) {
 	group := &q.p.Groups[g]
 	domains := bits.Make(len(q.p.Keys[group.Key].Values))

@@ -149,8 +149,8 @@ func (q *question) wantsOf(it *item, t problem.TemplateID) []want {
 	return out
 }
 
-// split returns what a want leaves in each domain that the node of an item may be in, unless it costs the same in all of them: then an item that
-// places the item chooses.
+// split returns what a want leaves in each domain that the node of an item may be in, unless it costs the same in
+// all of them: then an item that places the item chooses.
 func (q *question) split(it *item, t problem.TemplateID, w want) []want {
 	if it.over == 0 {
 		return []want{w}
@@ -306,7 +306,8 @@ func (q *question) addLists(t problem.TemplateID, w *want) {
 	for i := range lists {
 		l := &lists[i]
 		own := q.p.Settings.Terms.Own(l.Floor)
-		q.addCell(cell{tmpl: t, shape: l.First.Shape, pins: w.pins}, l.VCPU, pack.Cell{Room: slices.Clone(l.Room), Price: l.Cost + own, Own: own})
+		q.addCell(cell{tmpl: t, shape: l.First.Shape, pins: w.pins}, l.VCPU, pack.Cell{Room: slices.Clone(l.Room),
+			Price: l.Cost + own, Own: own})
 	}
 }
 
@@ -317,12 +318,14 @@ func (q *question) addShapes(t problem.TemplateID, w *want) {
 	prices := q.at.Prices(t, w.offers)
 	for sh := range w.shapes.All() {
 		if prices[sh] > 0 {
-			q.addCell(cell{tmpl: t, shape: sh, pins: w.pins}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: q.roomOf(tmpl, sh), Price: prices[sh], Own: q.p.Settings.Terms.Own(prices[sh])})
+			q.addCell(cell{tmpl: t, shape: sh, pins: w.pins}, tmpl.Catalog.VCPU[sh],
+				pack.Cell{Room: q.roomOf(tmpl, sh), Price: prices[sh], Own: q.p.Settings.Terms.Own(prices[sh])})
 		}
 	}
 }
 
-// addFloors adds a cell for each shape at the lowest price at which it is sold, whichever offer would be preferred: no plan gets it for less.
+// addFloors adds a cell for each shape at the lowest price at which it is sold, whichever offer would be preferred:
+// no plan gets it for less.
 func (q *question) addFloors(t problem.TemplateID, byKind [][]want) {
 	tmpl := &q.p.Templates[t]
 	from := len(q.cells)
@@ -347,7 +350,8 @@ func (q *question) addCell(c cell, vcpu int64, as pack.Cell) {
 	q.problem.Cells = append(q.problem.Cells, as)
 }
 
-// roomsOf is what every shape has, and roomOf what one has: attach limits are further dimensions where volumes are counted, and so are devices.
+// roomsOf is what every shape has, and roomOf what one has: attach limits are further dimensions where volumes are
+// counted, and so are devices.
 func (q *question) roomsOf(t *problem.Template) []quantity.Vec {
 	if q.p.Drivers+len(q.gear.sets) == 0 {
 		return t.Room
@@ -383,7 +387,8 @@ func (q *question) fillOf() shape.Fill {
 	for s := range q.gear.sets {
 		fill.Axes = append(fill.Axes, first+s)
 	}
-	fill.Least = append(slices.Clone(fill.Least), make(quantity.Vec, first+len(q.gear.sets)-len(fill.Least))...) // some need nothing of what follows
+	// some need nothing of what follows
+	fill.Least = append(slices.Clone(fill.Least), make(quantity.Vec, first+len(q.gear.sets)-len(fill.Least))...)
 	for i := range q.items {
 		fill.Pods += int64(q.items[i].count)
 	}
@@ -395,7 +400,8 @@ func (q *question) listsOf(t problem.TemplateID, w *want) (lists []shape.List, c
 	tmpl := &q.p.Templates[t]
 	fill := q.fillOf()
 	ruledOut := q.loose && q.limited(tmpl) // by limits, shapes may be
-	if q.p.Drivers == 0 && !ruledOut && len(tmpl.Catalog.Left) == 0 && len(tmpl.Segments) == 1 && len(fill.Axes) == 2 && w.shapes.Equal(tmpl.Shapes) {
+	if q.p.Drivers == 0 && !ruledOut && len(tmpl.Catalog.Left) == 0 && len(tmpl.Segments) == 1 &&
+		len(fill.Axes) == 2 && w.shapes.Equal(tmpl.Shapes) {
 		lists, complete = q.at.Lists(t, w.offers)
 		if complete && (!q.proves || !crowded(lists, &fill)) {
 			return lists, true
@@ -449,10 +455,10 @@ func cheapestOf(tmpl *problem.Template, sh int, offers bits.Set) int64 {
 	return best
 }
 
-// openToItems says which cells items may use. No exotic machine is opened where an ordinary one would do; where a pod has to, others may
-// ride along, because its cores and its memory are paid for anyway, unless it is smaller than what they need elsewhere: then they would seem
-// to need no large machine. The packer is not told who has to be on such a machine, since GPUs are not bought for the cores that come with
-// them; replay looks.
+// openToItems says which cells items may use. No exotic machine is opened where an ordinary one would do; where a
+// pod has to, others may ride along, because its cores and its memory are paid for anyway, unless it is smaller
+// than what they need elsewhere: then they would seem to need no large machine. The packer is not told who has to
+// be on such a machine, since GPUs are not bought for the cores that come with them; replay looks.
 func (q *question) openToItems() {
 	q.exotic = bits.Make(len(q.items))
 	needed := bits.Make(len(q.cells))

@@ -100,7 +100,8 @@ func askChoosing(p *problem.Problem, at *solve.Placement) *question {
 	}
 	q := newQuestion(p, at)
 	q.chooses = true
-	if p.Settings.Unproven || pods > mostChoosing || !q.gather() || !slices.ContainsFunc(q.items, func(it item) bool { return it.together > 0 }) {
+	if p.Settings.Unproven || pods > mostChoosing || !q.gather() ||
+		!slices.ContainsFunc(q.items, func(it item) bool { return it.together > 0 }) {
 		return nil
 	}
 	for i := range q.items {
@@ -136,7 +137,8 @@ func (q *question) collect(bad map[problem.ClassID]bool) {
 		if len(n.Puts) == 0 {
 			continue
 		}
-		if n.Holds || len(q.p.Templates[n.Template].Min) > 0 || slices.ContainsFunc(n.Puts, func(p problem.Put) bool { return bad[p.Class] || !q.simple(&p, n.Template) }) {
+		if n.Holds || len(q.p.Templates[n.Template].Min) > 0 ||
+			slices.ContainsFunc(n.Puts, func(p problem.Put) bool { return bad[p.Class] || !q.simple(&p, n.Template) }) {
 			q.frozen = append(q.frozen, bin)
 			continue
 		}
@@ -182,7 +184,8 @@ func (q *question) match(v *problem.Variant, t problem.TemplateID) *problem.Matc
 func (q *question) shared(v volumes.Volume) bool { return q.mounts[v.ID] > 1 }
 
 func (q *question) add(p problem.Put, tier int, pins []int32) {
-	key := binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(make([]byte, 0, 64), int64(p.Class)), int64(p.Variant)), int64(tier))
+	key := binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(make([]byte, 0, 64), int64(p.Class)),
+		int64(p.Variant)), int64(tier))
 	for _, d := range pins {
 		key = binary.AppendVarint(key, int64(d))
 	}

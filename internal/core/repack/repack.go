@@ -38,8 +38,9 @@ func Run(p *problem.Problem) *problem.Result {
 	return r
 }
 
-// improve asks the packer for a cheaper fleet, with one of so many parts of the search, and for a bound where the question is the whole one. It
-// returns nil where there is none, and how many steps too large a machine of it may be for anybody.
+// improve asks the packer for a cheaper fleet, with one of so many parts of the search, and for a bound where the
+// question is the whole one. It returns nil where there is none, and how many steps too large a machine of it may
+// be for anybody.
 func (q *question) improve(r *problem.Result, part work.Units) (idea *solve.Placement, over int) {
 	o := q.options()
 	if stays := q.at.Cost(q.frozen); stays > 0 && stays < r.Cost && !slices.ContainsFunc(r.Left, func(n int) bool { return n > 0 }) {
@@ -101,21 +102,24 @@ const exactWork = work.Second / 12
 const (
 	// choosingPart is the part of the search that choosing domains may take, one of so many.
 	choosingPart = 5
-	// mostChoosing is up to how many pods domains are chosen for. Of many pods those that may be in any domain are few, and the work is not.
+	// mostChoosing is up to how many pods domains are chosen for. Of many pods those that may be in any domain are
+	// few, and the work is not.
 	mostChoosing = 64
 )
 
 // options are what the packer may spend.
 func (q *question) options() pack.Options {
 	set := &q.p.Settings
-	return pack.Options{Meter: q.at.Meter(), Least: set.Least, Most: set.Most, Gain: set.GainPermille, CloseMillionths: closeMillionths, Memory: set.Memory.Fleet, Known: set.Memory.Known}
+	return pack.Options{Meter: q.at.Meter(), Least: set.Least, Most: set.Most, Gain: set.GainPermille,
+		CloseMillionths: closeMillionths, Memory: set.Memory.Fleet, Known: set.Memory.Known}
 }
 
 // leastPart is the smallest part of a plan that differs from nothing.
 const leastPart = 1e-3
 
-// partOf are the options of a question about a part of a plan, which costs so much of it: it has that part of the work, and is close enough to its
-// bound where the plan is. A fleet that is known to be close enough is not looked for again.
+// partOf are the options of a question about a part of a plan, which costs so much of it: it has that part of the
+// work, and is close enough to its bound where the plan is. A fleet that is known to be close enough is not looked
+// for again.
 func partOf(o pack.Options, price, whole int64) pack.Options {
 	part := max(float64(price)/float64(whole), leastPart)
 	o.Price = price
@@ -127,8 +131,8 @@ func partOf(o pack.Options, price, whole int64) pack.Options {
 // replay places everything once more, through the same rules: what is on existing nodes and on frozen bins as before, the
 // rest as the packer says. It returns nil when a rule refuses what the packer meant.
 //
-// Pods whose domain the packer chose come last, once every domain has what any plan puts there: then the rules say which of them may have one
-// more. Whom they refuse there gets another place (Take).
+// Pods whose domain the packer chose come last, once every domain has what any plan puts there: then the rules say
+// which of them may have one more. Whom they refuse there gets another place (Take).
 func (q *question) replay(fleet []pack.Pattern) *solve.Placement {
 	idea := q.at.Afresh(q.frozen)
 	var free []problem.Put
@@ -163,7 +167,8 @@ func (q *question) wastes(pattern *pack.Pattern) bool {
 		!slices.ContainsFunc(pattern.Items, func(x pack.Item) bool { return q.exotic.Has(x.Class) })
 }
 
-// open opens a node of a pattern in the domains of its items and of its cell. A pod that was to have a reserved machine is in a frozen bin.
+// open opens a node of a pattern in the domains of its items and of its cell. A pod that was to have a reserved
+// machine is in a frozen bin.
 func (q *question) open(idea *solve.Placement, pattern *pack.Pattern) problem.BinID {
 	cell := &q.cells[pattern.Cell]
 	bin := idea.Open(cell.tmpl, cell.shape)

@@ -239,8 +239,9 @@ func (m *Market) Lists(f Fill) (lists []List, complete bool) {
 
 // singles returns the lists of launches that pay for one shape: each of those that no cheaper one contains, as small or smaller.
 //
-// A larger shape may cost less than a small one, as among machines with GPUs. Pods that were placed for the small one are on the larger one
-// then, because a launch lists both; what both have room for is a list as small as the small one at the price of the other.
+// A larger shape may cost less than a small one, as among machines with GPUs. Pods that were placed for the small
+// one are on the larger one then, because a launch lists both; what both have room for is a list as small as the
+// small one at the price of the other.
 func (m *Market) singles() []List {
 	var out []List
 	exotic := func(l *List) bool { return m.c.Exotic.Has(l.First.Shape) }

@@ -24,9 +24,10 @@ type Variety struct {
 // Enough reports whether all minValues are met.
 func (v *Variety) Enough() bool { return v.lacks == 0 }
 
-// Variety looks for the kind that a claim with minValues is bought as, while it allows these shapes and offers: the first that meets them, for a
-// launch settles on one kind, and what only several have together would be planned and never sent. If none meets them the result is that which lacks
-// least. Labels that offers decide are counted on all shapes: a claim lists those, whatever it is bought as.
+// Variety looks for the kind that a claim with minValues is bought as, while it allows these shapes and offers: the
+// first that meets them, for a launch settles on one kind, and what only several have together would be planned and
+// never sent. If none meets them the result is that which lacks least. Labels that offers decide are counted on all
+// shapes: a claim lists those, whatever it is bought as.
 func (c *Catalog) Variety(shapes, offers bits.Set, want []MinValues) Variety {
 	best := Variety{Kind: Kinds, Has: make([]int, len(want)), lacks: math.MaxInt}
 	of := bits.Make(c.Len())

@@ -399,7 +399,8 @@ func (c *checker) countedOn(group *spread.Group, bin int) bool {
 		return group.Nodes == nil || group.Nodes.Has(bin)
 	}
 	b := &c.r.Bins[bin-len(c.p.Nodes)]
-	if group.Templates != nil && !group.Templates.Has(int(b.Template)) || slices.ContainsFunc(group.Beside, func(key int) bool { return b.Domain[key] == problem.NoDomain }) {
+	if group.Templates != nil && !group.Templates.Has(int(b.Template)) || slices.ContainsFunc(group.Beside,
+		func(key int) bool { return b.Domain[key] == problem.NoDomain }) {
 		return false
 	}
 	return len(group.Filter) == 0 || slices.ContainsFunc(group.Filter, func(r int) bool { return c.p.Labels.OnTemplate[r][b.Template].OK })

@@ -71,7 +71,8 @@ func findTwins(p *problem.Problem) []problem.TemplateID {
 		a := &p.Templates[i]
 		for j := range i {
 			b := &p.Templates[j]
-			if out[j] < 0 && a.Catalog == b.Catalog && a.Tier == b.Tier && len(a.Segments) == 1 && len(b.Segments) == 1 && len(a.Min)+len(b.Min)+len(a.Daemons)+len(b.Daemons) == 0 &&
+			if out[j] < 0 && a.Catalog == b.Catalog && a.Tier == b.Tier && len(a.Segments) == 1 &&
+				len(b.Segments) == 1 && len(a.Min)+len(b.Min)+len(a.Daemons)+len(b.Daemons) == 0 &&
 				!p.Pools[a.Pool].Limit.Limited && !p.Pools[b.Pool].Limit.Limited && a.Shapes.Equal(b.Shapes) && a.Mask.Equal(b.Mask) {
 				out[i] = problem.TemplateID(j)
 				break
@@ -165,7 +166,8 @@ func (s *state) bestShape(q *trial, i problem.TemplateID, mask bits.Set, cands [
 	return got, bad
 }
 
-// withOtherDaemons returns those of some shapes whose daemons are counted otherwise than those of a target, with which they share no claim.
+// withOtherDaemons returns those of some shapes whose daemons are counted otherwise than those of a target, with
+// which they share no claim.
 func (s *state) withOtherDaemons(t *problem.Template, target int, shapes []int32) []int32 {
 	if s.arrival == nil {
 		return nil

@@ -45,7 +45,10 @@ func (f *fleet) recordSpread(to *touch, d int, n int32) {
 // recordElsewhere tells affinities that pods have no domain here, but one of another term.
 func (f *fleet) recordElsewhere(to *touch, bin problem.BinID, n int) {
 	for _, g := range to.counted {
-		if group := &f.groups[g]; slices.ContainsFunc(group.Others, func(key int) bool { return key == spread.Host || f.domainOf(key, bin) >= 0 }) {
+		if group := &f.groups[g]; slices.ContainsFunc(group.Others, func(key int) bool {
+			return key == spread.Host ||
+				f.domainOf(key, bin) >= 0
+		}) {
 			group.Elsewhere += n
 		}
 	}
@@ -82,8 +85,8 @@ func (f *fleet) countsOn(g *spread.Group, t problem.TemplateID, sh int, mask bit
 	return len(g.Filter) == 0 || f.meetsAny(g.Filter, t, sh, mask)
 }
 
-// settleFilters narrows the choices of a trial so that the spreads that count the class, or the daemons beside it, do so, or do not, whatever is
-// bought.
+// settleFilters narrows the choices of a trial so that the spreads that count the class, or the daemons beside it,
+// do so, or do not, whatever is bought.
 func (f *fleet) settleFilters(q *trial) {
 	n := f.node(q.bin)
 	for _, a := range f.template(n).Arrivals(n.target) {
@@ -141,7 +144,8 @@ func (n *newNode) narrowing() problem.Narrowed {
 	return *n.narrow
 }
 
-// cutCounts takes out shapes on which spreads would count the bin's pods or daemons, or not count them, otherwise than they did, unless too few are left.
+// cutCounts takes out shapes on which spreads would count the bin's pods or daemons, or not count them, otherwise
+// than they did, unless too few are left.
 func (f *fleet) cutCounts(bin problem.BinID, shapes bits.Set) {
 	n := f.node(bin)
 	if tmpl := f.template(n); len(tmpl.Min) > 0 {

@@ -9,8 +9,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// An arrival is set where some constraint counts the pods of DaemonSets, which are on a new node before all others: then a pod that opens a
-// node adds to its domains, and every new node has a domain of the keys by which they are counted.
+// An arrival is set where some constraint counts the pods of DaemonSets, which are on a new node before all others:
+// then a pod that opens a node adds to its domains, and every new node has a domain of the keys by which they are
+// counted.
 type arrival struct {
 	keys []int // topology keys other than the host name: those by which daemons are counted, and those that decide whether they start
 }
@@ -62,8 +63,8 @@ func (f *fleet) arrive(groups []spread.Group, bin problem.BinID) {
 	}
 }
 
-// expected says why the pod of a trial may not be the first on a new node of a shape, in the domains that were chosen, once the daemons are
-// there; 0 if it may.
+// expected says why the pod of a trial may not be the first on a new node of a shape, in the domains that were
+// chosen, once the daemons are there; 0 if it may.
 func (f *fleet) expected(q *trial, t problem.TemplateID, sh int, mask bits.Set) reason.Code {
 	list := f.p.Templates[t].Arrivals(sh)
 	count := func(sign int32) {
@@ -98,8 +99,8 @@ func (f *fleet) expected(q *trial, t problem.TemplateID, sh int, mask bits.Set) 
 	return 0
 }
 
-// upsets reports whether pods that are placed already would be too many in the domain of a spread, now that it counts the daemons of one more
-// node there: all nodes may be there before kube-scheduler comes to them.
+// upsets reports whether pods that are placed already would be too many in the domain of a spread, now that it
+// counts the daemons of one more node there: all nodes may be there before kube-scheduler comes to them.
 func (f *fleet) upsets(g *spread.Group, q *trial, counted bool) bool {
 	if g.Kind != spread.Spread || g.Key == spread.Host || !counted {
 		return false

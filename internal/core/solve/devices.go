@@ -166,7 +166,8 @@ func (f *fleet) replayDevices(bin problem.BinID, shape int, more []*devices.Clai
 	return at, true
 }
 
-// retargetDevices gives the pods of a bin their devices on the shape that it is filled for now. Where they have none there, nothing else gets any.
+// retargetDevices gives the pods of a bin their devices on the shape that it is filled for now. Where they have
+// none there, nothing else gets any.
 func (f *fleet) retargetDevices(bin problem.BinID) {
 	if f.devices != nil {
 		f.devices.at[bin], _ = f.replayDevices(bin, f.node(bin).target, nil)

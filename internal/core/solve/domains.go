@@ -101,8 +101,8 @@ func (f *fleet) admits(to *touch, d int) reason.Code {
 	return 0
 }
 
-// keepAdmitted takes choices out of mask that would put a new bin into domains which the groups of a trial do not admit, and reports whether
-// enough are left.
+// keepAdmitted takes choices out of mask that would put a new bin into domains which the groups of a trial do not
+// admit, and reports whether enough are left.
 func (f *fleet) keepAdmitted(q *trial, mask bits.Set) bool {
 	n := f.node(q.bin)
 	for k := range q.keys {
@@ -168,9 +168,11 @@ func (f *fleet) bind(bin problem.BinID, key int, d int32) {
 	f.domainsOf(bin)[key], f.boundOf(bin)[key] = d, true
 }
 
-// byCount returns the domains of the i-th key: those with the fewest pods first, or with the most for pods that want to be with them. Of zones that are equal for pods which want to be together those with
-// the fewest nodes come first, so that what could be in any of them is not all in one. Pods that spread begin in the first by name: what is left
-// over when they are dealt out shares nodes there, and begun elsewhere by each class it would need more of them.
+// byCount returns the domains of the i-th key: those with the fewest pods first, or with the most for pods that
+// want to be with them. Of zones that are equal for pods which want to be together those with the fewest nodes come
+// first, so that what could be in any of them is not all in one. Pods that spread begin in the first by name: what
+// is left over when they are dealt out shares nodes there, and begun elsewhere by each class it would need more of
+// them.
 func (f *fleet) byCount(q *trial, i int) []int32 {
 	to := &q.keys[i]
 	f.meter.Charge(work.Units(len(f.p.Keys[to.key].Values) * groupWork))

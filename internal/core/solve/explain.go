@@ -162,7 +162,8 @@ func (s *state) explainShapes(c *problem.Class, m *problem.Match, t problem.Temp
 // keyNamed names the topology key of the constraints that a variant has to do with.
 func (s *state) keyNamed(code reason.Code, t *touches) string {
 	named := func(to *touch) bool {
-		return slices.ContainsFunc(to.owned, func(g int) bool { return codeOf(s.groups[g].Kind) == code }) || code == reason.AntiAffinity && len(to.shunned) > 0
+		return slices.ContainsFunc(to.owned, func(g int) bool { return codeOf(s.groups[g].Kind) == code }) ||
+			code == reason.AntiAffinity && len(to.shunned) > 0
 	}
 	for i := range t.keys {
 		if named(&t.keys[i]) {

@@ -35,7 +35,8 @@ const (
 )
 
 func factsOf(p *problem.Problem) *facts {
-	f := &facts{p: p, meter: p.Settings.Meter, width: 1, least: leastNeed(p), twin: findTwins(p), large: findLarge(p), arrival: findArrival(p), strict: findStrict(p), zones: findZones(p)}
+	f := &facts{p: p, meter: p.Settings.Meter, width: 1, least: leastNeed(p), twin: findTwins(p), large: findLarge(p),
+		arrival: findArrival(p), strict: findStrict(p), zones: findZones(p)}
 	if f.meter == nil {
 		f.meter = &work.Meter{}
 	}

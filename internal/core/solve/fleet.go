@@ -14,9 +14,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A fleet is nodes and the pods that are placed on them. It changes in few ways only: open adds a node, commit places pods, retarget
-// fills a new node for another machine, and once all are placed avoid takes choices away that do not matter to the pods there. Nodes do not close
-// and pods do not leave, so a refusal that is final stays true.
+// A fleet is nodes and the pods that are placed on them. It changes in few ways only: open adds a node, commit
+// places pods, retarget fills a new node for another machine, and once all are placed avoid takes choices away that
+// do not matter to the pods there. Nodes do not close and pods do not leave, so a refusal that is final stays true.
 type fleet struct {
 	*facts
 	room   []int64       // [bin][resource] free beside pods and daemons; never negative on a new bin
@@ -46,8 +46,9 @@ type fleet struct {
 // A newNode is a bin that a fleet opens.
 type newNode struct {
 	tmpl   problem.TemplateID
-	target int               // the shape that it is filled for: it holds the pods, and its pool's limits allow it
-	held   int               // the reservation whose machine it has, noReservation for nearly all; with one, its offer is the only choice left
+	target int // the shape that it is filled for: it holds the pods, and its pool's limits allow it
+	// the reservation whose machine it has, noReservation for nearly all; with one, its offer is the only choice left
+	held   int
 	puts   []problem.Put     // in the order in which they came; empty only between open and the first commit
 	min    *minimum          // how it meets minValues; nil for nearly all
 	narrow *problem.Narrowed // for the sake of pods that are elsewhere; nil for nearly all
@@ -55,7 +56,8 @@ type newNode struct {
 
 func newFleet(facts *facts) fleet {
 	p := facts.p
-	f := fleet{facts: facts, volumes: volumes.NewBook(p.Drivers), left: slices.Clone(p.Reservations), demand: make(quantity.Vec, p.Resources)}
+	f := fleet{facts: facts, volumes: volumes.NewBook(p.Drivers), left: slices.Clone(p.Reservations),
+		demand: make(quantity.Vec, p.Resources)}
 	f.room = make([]int64, 0, p.Resources*(len(p.Nodes)+16))
 	f.ports.Grow(len(p.Nodes))
 	f.volumes.Expect(len(p.Nodes))
@@ -199,7 +201,8 @@ func appendPut(puts []problem.Put, p problem.Put) []problem.Put {
 	return append(puts, p)
 }
 
-// retarget changes the shape that a bin is filled for, and how it meets minValues then. Its pods fit there, and are counted in the same domains.
+// retarget changes the shape that a bin is filled for, and how it meets minValues then. Its pods fit there, and are
+// counted in the same domains.
 func (f *fleet) retarget(bin problem.BinID, shape int, min *minimum) {
 	n := f.node(bin)
 	tmpl := f.template(n)

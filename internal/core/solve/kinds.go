@@ -14,8 +14,8 @@ import (
 //	fits   could a machine of this shape hold a pod at all?   (before any bin is there)
 //	cut    which machines could hold what is on a bin?        (shapes get fewer)
 //
-// Here are the lists; a new kind is a file and a line in each list that concerns it. Calls are static, because admit is the innermost loop.
-// What is cheap and final comes before what is a choice.
+// Here are the lists; a new kind is a file and a line in each list that concerns it. Calls are static, because
+// admit is the innermost loop. What is cheap and final comes before what is a choice.
 
 func (f *fleet) admit(q *trial) verdict {
 	no := f.admitRoom(q)

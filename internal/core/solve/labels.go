@@ -10,8 +10,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// Labels and taints of nodes that exist are columns of the problem, which say before any trial which of them a class may ask. What a new bin
-// may still become is its mask: a bit for each choice, in segments of which one bit each has to stay.
+// Labels and taints of nodes that exist are columns of the problem, which say before any trial which of them a
+// class may ask. What a new bin may still become is its mask: a bit for each choice, in segments of which one bit
+// each has to stay.
 
 // admitLabels asks a new bin's template about the pod's requirements and tolerations, and narrows its choices.
 func (f *fleet) admitLabels(q *trial) verdict {

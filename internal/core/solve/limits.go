@@ -42,8 +42,9 @@ func (f *fleet) exhausted(t problem.TemplateID, shapes []int32) bool {
 	return true
 }
 
-// cutLimits takes out shapes that are larger than what the pool has left, where free is what it has left beside the bins that are finished. A
-// claim takes the largest machine that it lists, so that limits hold whatever is launched.
+// cutLimits takes out shapes that are larger than what the pool has left, where free is what it has left beside the
+// bins that are finished. A claim takes the largest machine that it lists, so that limits hold whatever is
+// launched.
 func (f *fleet) cutLimits(n *newNode, shapes bits.Set, free *limits.Pool) {
 	if !free.Limited {
 		return

@@ -11,8 +11,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/limits"
 )
 
-// A pool may say that the types of a claim have so many values of a label together at least. What a claim takes from the pool's limit is then
-// the largest of as many types as that needs, and it takes that from the beginning.
+// A pool may say that the types of a claim have so many values of a label together at least. What a claim takes
+// from the pool's limit is then the largest of as many types as that needs, and it takes that from the beginning.
 
 // A minimum is how a new node of a pool with minValues meets them.
 type minimum struct {
@@ -20,8 +20,8 @@ type minimum struct {
 	reserve quantity.Vec // what the node takes from its pool's limit; nil where nothing is limited
 }
 
-// admitMinValues asks whether enough types are left that could hold the pods of a new bin with this one. Where the pod has to do with domains
-// that is asked of each of them in turn; see settle.
+// admitMinValues asks whether enough types are left that could hold the pods of a new bin with this one. Where the
+// pod has to do with domains that is asked of each of them in turn; see settle.
 func (f *fleet) admitMinValues(q *trial) verdict {
 	if n := f.node(q.bin); n != nil && !f.meetsValues(q, n, q.mask) {
 		return verdict{reason.MinValues, true}
@@ -59,8 +59,8 @@ func (n *newNode) lowered() []int {
 	return n.min.low
 }
 
-// leaveReserved takes reservations out of mask that do not meet minValues by themselves, where anything else is left: the claim that holds a
-// machine of one is bought from it alone.
+// leaveReserved takes reservations out of mask that do not meet minValues by themselves, where anything else is
+// left: the claim that holds a machine of one is bought from it alone.
 func leaveReserved(t *problem.Template, mask bits.Set) {
 	if len(t.Min) == 0 || len(t.Catalog.Left) == 0 {
 		return
@@ -76,7 +76,8 @@ func leaveReserved(t *problem.Template, mask bits.Set) {
 	}
 }
 
-// lowerMinValues lowers minValues to what shapes have that can be bought under mask, where that may be done. It returns the minValues that it may not lower.
+// lowerMinValues lowers minValues to what shapes have that can be bought under mask, where that may be done. It
+// returns the minValues that it may not lower.
 func (f *fleet) lowerMinValues(t *problem.Template, shapes, mask bits.Set, low []int) (lowered []int, unmet int, ok bool) {
 	want := t.WantedMinValues(low)
 	v := t.Catalog.Variety(shapes, mask, want)
@@ -118,7 +119,8 @@ func (f *fleet) meetMinValues(q *trial, best target, mask bits.Set) (target, rea
 	return best, 0
 }
 
-// minimumAs says how a new bin would meet minValues as another machine, of shapes that it could be bought as, and whether its pool's limit allows it.
+// minimumAs says how a new bin would meet minValues as another machine, of shapes that it could be bought as, and
+// whether its pool's limit allows it.
 func (f *fleet) minimumAs(n *newNode, target int, mask, shapes bits.Set) (*minimum, bool) {
 	if !n.fixed() {
 		return n.min, true
@@ -130,8 +132,8 @@ func (f *fleet) minimumAs(n *newNode, target int, mask, shapes bits.Set) (*minim
 	return out, limit.Fits(out.reserve)
 }
 
-// smallest cuts shapes to the smallest machines that meet minValues within the limit, and returns the largest capacity among them: what the
-// claim takes from the limit. What is not limited keeps no other machine out.
+// smallest cuts shapes to the smallest machines that meet minValues within the limit, and returns the largest
+// capacity among them: what the claim takes from the limit. What is not limited keeps no other machine out.
 func (f *fleet) smallest(t *problem.Template, limit *limits.Pool, target int, shapes, mask bits.Set) quantity.Vec {
 	var order []int
 	for sh := range shapes.All() {

@@ -102,8 +102,8 @@ func (s *state) openFrom(q *trial, among run, i int) (target, reason.Code) {
 	return best, code
 }
 
-// openBetter looks for a better target than that of the first of some domains in those that are equal to it for pods which want to be together:
-// wherever they begin, all of them will be.
+// openBetter looks for a better target than that of the first of some domains in those that are equal to it for
+// pods which want to be together: wherever they begin, all of them will be.
 func (s *state) openBetter(q *trial, among run, i int, domains []int32, best target) target {
 	to := &q.keys[i]
 	from := to.owned

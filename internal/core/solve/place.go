@@ -24,8 +24,9 @@ type visit struct {
 	lavish bool          // they are not any more: there is no other place
 }
 
-// order returns the classes in the order in which they are placed: important ones first; among these as they stand in the queue, if that is
-// asked for, else those whose node is chosen for them, and then those that are worth the most.
+// order returns the classes in the order in which they are placed: important ones first; among these as they stand
+// in the queue, if that is asked for, else those whose node is chosen for them, and then those that are worth the
+// most.
 func (s *state) order() []problem.ClassID {
 	out := make([]problem.ClassID, len(s.p.Classes))
 	worth := make([]int64, len(s.p.Classes))

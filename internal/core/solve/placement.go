@@ -25,7 +25,8 @@ func Place(p *problem.Problem) (*Placement, *problem.Result) {
 	s := newState(factsOf(p))
 	s.findWorth()
 	s, left := s.inOrder(s.place())
-	at, r := &Placement{s: s, left: left}, &problem.Result{Left: left, Partial: s.meter.CutAt() > 0, Memory: problem.Memory{Known: p.Settings.Memory.Known}}
+	at, r := &Placement{s: s, left: left}, &problem.Result{Left: left, Partial: s.meter.CutAt() > 0,
+		Memory: problem.Memory{Known: p.Settings.Memory.Known}}
 	r.Bins, r.Placed = s.finish(left), s.placed
 	r.Why = s.explain(left, r.Partial)
 	charge(r, billOf(r.Bins, &p.Settings.Terms))
@@ -41,8 +42,9 @@ func costsOf(bins []problem.Bin, terms *problem.Terms) (costs []int64) {
 	return costs
 }
 
-// Take makes a better idea the result, if it leaves fewer pods over or is cheaper. It comes with the pods of the first placement; what that
-// left over gets the room that there is now, and pods that kube-scheduler would not put there get other places. The idea becomes what was made of it.
+// Take makes a better idea the result, if it leaves fewer pods over or is cheaper. It comes with the pods of the
+// first placement; what that left over gets the room that there is now, and pods that kube-scheduler would not put
+// there get other places. The idea becomes what was made of it.
 func (at *Placement) Take(r *problem.Result, idea *Placement) {
 	if idea == nil {
 		return

@@ -51,8 +51,8 @@ func listed(r *problem.Prices, t *problem.Template, terms *problem.Terms) ([]sha
 	return r.Lists, r.Complete
 }
 
-// priceShapes returns what a node costs that is filled, for each shape; 0 where the shape cannot be bought. It is bought as what the launch
-// sends for all that is as large.
+// priceShapes returns what a node costs that is filled, for each shape; 0 where the shape cannot be bought. It is
+// bought as what the launch sends for all that is as large.
 func priceShapes(r *problem.Prices, t *problem.Template, left []int, terms *problem.Terms) []int64 {
 	out := make([]int64, t.Catalog.Len())
 	sold := t.Sold(r.Mask)
@@ -87,7 +87,8 @@ func cheapestFilled(lists []shape.List, room quantity.Vec) *shape.List {
 	var best *shape.List
 	for i := range lists {
 		l := &lists[i]
-		if l.Room[quantity.CPU] >= room[quantity.CPU] && l.Room[quantity.Memory] >= room[quantity.Memory] && (best == nil || l.Floor < best.Floor) {
+		if l.Room[quantity.CPU] >= room[quantity.CPU] && l.Room[quantity.Memory] >= room[quantity.Memory] &&
+			(best == nil || l.Floor < best.Floor) {
 			best = l
 		}
 	}
@@ -142,7 +143,8 @@ func (s *state) findWorth() {
 		s.worth[quantity.CPU], s.worth[quantity.Memory] = 1<<worthBits, 1<<worthBits/(4<<20)
 		return
 	}
-	prices := worth.Find(machines, worth.Amounts{CPU: float64(max(s.demand[quantity.CPU], 1)), Memory: float64(max(s.demand[quantity.Memory], 1))})
+	prices := worth.Find(machines, worth.Amounts{CPU: float64(max(s.demand[quantity.CPU], 1)),
+		Memory: float64(max(s.demand[quantity.Memory], 1))})
 	s.worth[quantity.CPU] = max(int64(prices.CPU*(1<<worthBits)), 1)
 	s.worth[quantity.Memory] = max(int64(prices.Memory*(1<<worthBits)), 1)
 }

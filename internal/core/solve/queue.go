@@ -45,8 +45,9 @@ func (s *state) replayed(left []int) (*state, []int) {
 	return queued, over
 }
 
-// waryOf looks for a placement that leaves fewer pods over than the best so far, and of no class more, in which no node is opened whose daemons
-// would upset pods that came before: in the order of the queue, and in that of their worth.
+// waryOf looks for a placement that leaves fewer pods over than the best so far, and of no class more, in which no
+// node is opened whose daemons would upset pods that came before: in the order of the queue, and in that of their
+// worth.
 func (s *state) waryOf(best *state, over []int) (*state, []int) {
 	for _, inTurn := range []bool{true, false} {
 		wary := s.emptyInOrder()
@@ -109,8 +110,9 @@ func sum(left []int) int {
 // last they get none, so that what is returned holds.
 const mostMoves = 8
 
-// rehome gives pods that are misplaced, and those that are left, other places, as if they came last, or none. A new place may take a domain
-// from another pod, which then is misplaced in turn: so it looks again until no pod is, and none was moved.
+// rehome gives pods that are misplaced, and those that are left, other places, as if they came last, or none. A new
+// place may take a domain from another pod, which then is misplaced in turn: so it looks again until no pod is, and
+// none was moved.
 func (s *state) rehome(left []int) (*state, []int) {
 	left = slices.Clone(left)
 	for moves := 0; ; moves++ {
@@ -188,9 +190,10 @@ func (s *state) hard(ci problem.ClassID) *touches {
 	return s.touchesOf(ci, len(s.p.Classes[ci].Variants)-1)
 }
 
-// misplaced returns the pods that kube-scheduler would refuse where they are placed. It plays kube-scheduler: pods bind one after the other,
-// in the order of the queue, each to any of the places that its class has in the plan, and who is refused is asked again once a pod
-// else was bound. Those who wait when no pod binds any more are misplaced.
+// misplaced returns the pods that kube-scheduler would refuse where they are placed. It plays kube-scheduler: pods
+// bind one after the other, in the order of the queue, each to any of the places that its class has in the plan,
+// and who is refused is asked again once a pod else was bound. Those who wait when no pod binds any more are
+// misplaced.
 func (s *state) misplaced() []problem.Put {
 	places := s.places()
 	if !s.disputed(places) {
@@ -277,8 +280,8 @@ func (s *state) takes(t *touches, bin problem.BinID) bool {
 	return true
 }
 
-// disputed reports whether the order could matter. It does not where all pods that a constraint counts carry it themselves and are in domains
-// that it knew: then those in the emptiest domain can always be bound.
+// disputed reports whether the order could matter. It does not where all pods that a constraint counts carry it
+// themselves and are in domains that it knew: then those in the emptiest domain can always be bound.
 func (s *state) disputed(places [][]problem.Put) bool {
 	if s.arrival != nil {
 		return true
@@ -365,8 +368,8 @@ func (s *state) mayAllBeIn(key int, strange []bits.Set) [][]int32 {
 	return out
 }
 
-// mayBeIn returns the domains of a key in which a new bin may be, as far as its target goes; and all that it may become where minValues keep
-// several types, of which those in strange domains are left out if they can be.
+// mayBeIn returns the domains of a key in which a new bin may be, as far as its target goes; and all that it may
+// become where minValues keep several types, of which those in strange domains are left out if they can be.
 func (s *state) mayBeIn(key int, bin problem.BinID, strange []bits.Set) []int32 {
 	n := s.node(bin)
 	of := s.keyOf(key, n.tmpl)
@@ -408,7 +411,8 @@ func (s *state) shapesIn(of *problem.KeyOf, bin problem.BinID, strange bits.Set)
 	return out
 }
 
-// strangeDomains returns the domains that spreads do not know, by topology key, where nodes may have to become what is in one of them; else nil.
+// strangeDomains returns the domains that spreads do not know, by topology key, where nodes may have to become what
+// is in one of them; else nil.
 func (s *state) strangeDomains() []bits.Set {
 	if !s.diverse {
 		return nil

@@ -51,7 +51,8 @@ func (s *state) reachOf(class problem.ClassID) reach {
 	return s.reaches[key]
 }
 
-// spreadKeys returns the topology keys over which pods of a class insist to be spread, sorted. Nodes without such a label are closed to them.
+// spreadKeys returns the topology keys over which pods of a class insist to be spread, sorted. Nodes without such a
+// label are closed to them.
 func (s *state) spreadKeys(c *problem.Class) []int {
 	var out []int
 	for _, g := range c.Variants[len(c.Variants)-1].Owns {
@@ -63,8 +64,8 @@ func (s *state) spreadKeys(c *problem.Class) []int {
 	return slices.Compact(out)
 }
 
-// labelledMask narrows choices of template t, nil for all, to those with which a node has some value for each of the keys: a label that it gets if
-// no pod asks for another.
+// labelledMask narrows choices of template t, nil for all, to those with which a node has some value for each of
+// the keys: a label that it gets if no pod asks for another.
 func (s *state) labelledMask(t problem.TemplateID, mask bits.Set, keys []int) bits.Set {
 	for _, key := range keys {
 		of := s.keyOf(key, t)
@@ -94,7 +95,8 @@ func (s *state) labelledMask(t problem.TemplateID, mask bits.Set, keys []int) bi
 // labelled keeps the shapes of template t that have some value for each of the keys, with choices that labelledMask left.
 func (s *state) labelled(shapes []int32, t problem.TemplateID, mask bits.Set, keys []int) []int32 {
 	return slices.DeleteFunc(shapes, func(sh int32) bool {
-		return mask != nil && !s.sells(&s.p.Templates[t], int(sh), mask) || slices.ContainsFunc(keys, func(key int) bool { return s.keyOf(key, t).DomainOf(int(sh)) == problem.NoDomain })
+		return mask != nil && !s.sells(&s.p.Templates[t], int(sh), mask) ||
+			slices.ContainsFunc(keys, func(key int) bool { return s.keyOf(key, t).DomainOf(int(sh)) == problem.NoDomain })
 	})
 }
 

@@ -8,9 +8,10 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// A new node whose pods do not care may be launched in any domain of a topology key. If that is one in which a spread of others neither has
-// nodes nor could get any, it holds their minimum at zero from then on: kube-scheduler counts every domain of which there is a node. So the
-// choice is narrowed to domains that are none too many, where anything is left to choose.
+// A new node whose pods do not care may be launched in any domain of a topology key. If that is one in which a
+// spread of others neither has nodes nor could get any, it holds their minimum at zero from then on: kube-scheduler
+// counts every domain of which there is a node. So the choice is narrowed to domains that are none too many, where
+// anything is left to choose.
 
 // A stranger is what must not come into being beside the pods that are placed.
 type stranger struct {
@@ -92,7 +93,8 @@ func (s *state) avoid() {
 	}
 }
 
-// leaveStrange makes a new bin another machine if the shape for which it is filled is sold in strange domains only, and its pods do not care.
+// leaveStrange makes a new bin another machine if the shape for which it is filled is sold in strange domains only,
+// and its pods do not care.
 func (s *state) leaveStrange(strange []bits.Set, bin problem.BinID) {
 	n := s.node(bin)
 	tmpl, less := s.template(n), s.maskOf(bin).Clone()
@@ -158,8 +160,8 @@ func (s *state) diverseWith(bin problem.BinID, mask bits.Set) bool {
 	return s.template(n).MeetsMinValues(shapes, mask, n.lowered())
 }
 
-// avoidShapes takes out shapes that are in strange domains, or that make the bin's own domain one of a spread that has it not, unless too few
-// are left.
+// avoidShapes takes out shapes that are in strange domains, or that make the bin's own domain one of a spread that
+// has it not, unless too few are left.
 func (s *state) avoidShapes(strange *stranger, bin problem.BinID, shapes bits.Set) {
 	n := s.node(bin)
 	for k, domains := range strange.domains {

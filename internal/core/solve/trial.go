@@ -16,8 +16,9 @@ type reading struct {
 	*touches
 }
 
-// A trial is one question: may one more pod join a bin? Each kind of constraint narrows what is left or refuses; what is left after the last
-// one is what commit takes. A state has memory for one trial at a time, so that asking allocates nothing.
+// A trial is one question: may one more pod join a bin? Each kind of constraint narrows what is left or refuses;
+// what is left after the last one is what commit takes. A state has memory for one trial at a time, so that asking
+// allocates nothing.
 type trial struct {
 	reading
 	bin problem.BinID

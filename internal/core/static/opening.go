@@ -23,12 +23,12 @@ type planner interface {
 func Opening(e planner, pool engine.Pool, in engine.Question) (o engine.Opening, why reason.Explanation) {
 	open := *pool.Pool
 	open.Spec.Replicas = nil
-	nobody := nobody()
+	pod := placeholder()
 	closed := map[string]bool{}
 	for n := range in.Snap.Nodes() {
 		closed[n.Name] = true
 	}
-	in.Pools, in.Pods, in.Closed = []engine.Pool{{Pool: &open, Catalog: pool.Catalog}}, []*cluster.Pod{nobody}, closed
+	in.Pools, in.Pods, in.Closed = []engine.Pool{{Pool: &open, Catalog: pool.Catalog}}, []*cluster.Pod{pod}, closed
 	plan := e.Plan(in)
 	if len(plan.Open) != 1 {
 		why = reason.Explanation{{Code: reason.NotReached}}
@@ -44,11 +44,11 @@ func Opening(e planner, pool engine.Pool, in engine.Question) (o engine.Opening,
 	return o, nil
 }
 
-// nobody is a placeholder pod: it asks for nothing and tolerates everything.
-func nobody() *cluster.Pod {
+// placeholder returns a pod that stands for none: it asks for nothing and tolerates everything.
+func placeholder() *cluster.Pod {
 	classes := podclass.NewInterner()
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}}
-	return &cluster.Pod{PodKey: cluster.PodKey{Name: "nobody"}, Class: classes.Class(pod), Labels: classes.Labels(nil)}
+	return &cluster.Pod{PodKey: cluster.PodKey{Name: "placeholder"}, Class: classes.Class(pod), Labels: classes.Labels(nil)}
 }
 
 // asThePoolSays puts the pool's own words about types and capacity types in the place of the lists of a plan.

@@ -62,8 +62,9 @@ func (s *Stand) Headroom(pool *v1.NodePool) int {
 // Openable is how many machines may be opened before others were launched.
 func (s *Stand) Openable() int { return max(0, atOnce-s.Unlaunched) }
 
-// Surplus lists the machines that the pool has too many, in the order in which they go: those that are not launched yet; those that run nothing
-// which comes back; then those whose end costs least, and last of all those that users asked not to disrupt.
+// Surplus lists the machines that the pool has too many, in the order in which they go: those that are not launched
+// yet; those that run nothing which comes back; then those whose end costs least, and last of all those that users
+// asked not to disrupt.
 func (s *Stand) Surplus(pool *v1.NodePool, now time.Time) []*cluster.Node {
 	excess := len(s.Active) - int(*pool.Spec.Replicas)
 	if excess <= 0 {
@@ -99,7 +100,8 @@ func rankOf(n *cluster.Node, now time.Time) rank {
 		return rank{group: unlaunched}
 	}
 	r := rank{group: vacant}
-	cost, held := 1.0, n.Claim.Annotations[v1.DoNotDisruptAnnotationKey] == "true" || n.Annotations()[v1.DoNotDisruptAnnotationKey] == "true"
+	cost, held := 1.0, n.Claim.Annotations[v1.DoNotDisruptAnnotationKey] == "true" ||
+		n.Annotations()[v1.DoNotDisruptAnnotationKey] == "true"
 	for _, p := range n.Pods {
 		held = held || movable.Protected(p, now).Held
 		if !p.DaemonSet && !p.Mirror {

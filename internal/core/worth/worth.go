@@ -1,11 +1,13 @@
-// Package worth says what a core and a byte are worth on a market: the prices under which no machine on offer holds more worth than it costs, and
-// a demand is worth most. A fleet for that demand costs at least what it is worth, whatever machines are bought.
+// Package worth says what a core and a byte are worth on a market: the prices under which no machine on offer holds
+// more worth than it costs, and a demand is worth most. A fleet for that demand costs at least its worth,
+// whatever machines are bought.
 //
 //	max  w_cpu·D_cpu + w_mem·D_mem   subject to   w_cpu·R_cpu + w_mem·R_mem ≤ p   for each machine with room R at price p
 //
-// It is the dual of the volume LP of package pack for one group of pods, two resources and machines of which there are enough, which needs no
-// simplex: with the share of the demand's worth that is CPU everything is given, and the value is concave in it. What needs groups, limits
-// and stock asks package pack; who only has to order things asks here.
+// It is the dual of the volume LP of package pack for one group of pods, two resources and machines of which there
+// are enough, which needs no simplex: with the share of the demand's worth that is CPU everything is given, and the
+// value is concave in it. What needs groups, limits and stock asks package pack; who only has to order things asks
+// here.
 package worth
 
 // Amounts are thousandths of a core and bytes.
@@ -26,8 +28,9 @@ type Prices struct{ CPU, Memory float64 }
 // Of returns what amounts are worth. Products are rounded before they are added, so that every processor comes to the same.
 func (p Prices) Of(a Amounts) float64 { return float64(p.CPU*a.CPU) + float64(p.Memory*a.Memory) }
 
-// Find returns the prices under which the demand is worth most; zero where no machine is sold or nothing is asked for. Of two resources that are
-// asked for neither gets less than a thousandth of the whole worth: at a price of nothing, things that differ in it could not be ordered.
+// Find returns the prices under which the demand is worth most; zero where no machine is sold or nothing is asked
+// for. Of two resources that are asked for neither gets less than a thousandth of the whole worth: at a price of
+// nothing, things that differ in it could not be ordered.
 func Find(machines []Machine, demand Amounts) Prices {
 	if len(machines) == 0 || demand.CPU+demand.Memory == 0 {
 		return Prices{}

@@ -109,7 +109,8 @@ func constraint(c *reason.Count) string {
 	return text
 }
 
-// LimitNumbers returns, for a limit that is reached, its amount, how much of it is used and what would be needed; "" where that is not known.
+// LimitNumbers returns, for a limit that is reached, its amount, how much of it is used and what would be needed;
+// "" where that is not known.
 func LimitNumbers(c *reason.Count) string {
 	switch {
 	case c.Limit == "":

@@ -16,7 +16,8 @@ func Halt(h paused.Halt) string {
 	}
 	switch {
 	case h.Unread != "":
-		what += fmt.Sprintf(" until somebody resumes it (the annotation %s says %q, which is neither true nor a time)", v1.PausedAnnotationKey, h.Unread)
+		what += fmt.Sprintf(" until somebody resumes it (the annotation %s says %q, which is neither true nor a time)",
+			v1.PausedAnnotationKey, h.Unread)
 	case h.Until.IsZero():
 		what += " until somebody resumes it"
 	default:

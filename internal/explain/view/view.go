@@ -1,5 +1,5 @@
-// Package view describes each Karpenter machine: its type, what it holds, what it costs and what is happening to it, as karpenter top and the
-// page show it.
+// Package view describes each Karpenter machine: its type, what it holds, what it costs and what is happening to
+// it, as karpenter top and the page show it.
 //
 // It reads snapshots and decides nothing. Why a machine stays or goes is said by who decides that.
 package view

@@ -20,9 +20,10 @@ type Kind string
 
 // The kinds, in the order in which a person would think of them.
 const (
-	RaiseLimit       Kind = "RaiseLimit"       // of a pool; Key: the resource, Value: the new limit, "" for none
-	LowerMinValues   Kind = "LowerMinValues"   // of a pool; Key: the label, Value: the new number
-	AllowValue       Kind = "AllowValue"       // of a pool; Key: the label, Value: what is allowed as well, "" if the requirement is dropped
+	RaiseLimit     Kind = "RaiseLimit"     // of a pool; Key: the resource, Value: the new limit, "" for none
+	LowerMinValues Kind = "LowerMinValues" // of a pool; Key: the label, Value: the new number
+	// of a pool; Key: the label, Value: what is allowed as well, "" if the requirement is dropped
+	AllowValue       Kind = "AllowValue"
 	Tolerate         Kind = "Tolerate"         // the pod; Key: the taint
 	DropSelector     Kind = "DropSelector"     // the pod; Key: the label in its node selector
 	DropNodeAffinity Kind = "DropNodeAffinity" // the pod; Key: the label in its required node affinity
@@ -34,7 +35,8 @@ const (
 	FreeVolume       Kind = "FreeVolume"       // the pod; Key: the claim of a volume that ties it to a place
 )
 
-var kinds = []Kind{RaiseLimit, LowerMinValues, AllowValue, Tolerate, DropSelector, DropNodeAffinity, DropSpread, DropAntiAffinity, DropAffinity, FreePort, LowerRequest, FreeVolume}
+var kinds = []Kind{RaiseLimit, LowerMinValues, AllowValue, Tolerate, DropSelector, DropNodeAffinity, DropSpread,
+	DropAntiAffinity, DropAffinity, FreePort, LowerRequest, FreeVolume}
 
 // A Change is one edit of a pool or of the pod.
 type Change struct {
@@ -154,13 +156,19 @@ func editSpec(old *corev1.PodSpec, changes []Change) *corev1.PodSpec {
 	}
 	if a := s.Affinity; a != nil {
 		if a.NodeAffinity != nil {
-			a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = withoutKeys(a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(key string) bool { return named(DropNodeAffinity, key) })
+			a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution =
+				withoutKeys(a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+					func(key string) bool { return named(DropNodeAffinity, key) })
 		}
 		if a.PodAffinity != nil {
-			a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = without(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(at int) bool { return dropped(DropAffinity, at) })
+			a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution =
+				without(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+					func(at int) bool { return dropped(DropAffinity, at) })
 		}
 		if a.PodAntiAffinity != nil {
-			a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution = without(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(at int) bool { return dropped(DropAntiAffinity, at) })
+			a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution =
+				without(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+					func(at int) bool { return dropped(DropAntiAffinity, at) })
 		}
 	}
 	s.TopologySpreadConstraints = without(s.TopologySpreadConstraints, func(at int) bool { return dropped(DropSpread, at) })
@@ -198,7 +206,8 @@ func withoutKeys(s *corev1.NodeSelector, drop func(key string) bool) *corev1.Nod
 	out := &corev1.NodeSelector{}
 	for _, t := range s.NodeSelectorTerms {
 		had := len(t.MatchExpressions)
-		t.MatchExpressions = slices.DeleteFunc(slices.Clone(t.MatchExpressions), func(x corev1.NodeSelectorRequirement) bool { return drop(x.Key) })
+		t.MatchExpressions = slices.DeleteFunc(slices.Clone(t.MatchExpressions),
+			func(x corev1.NodeSelectorRequirement) bool { return drop(x.Key) })
 		if had > 0 && len(t.MatchExpressions) == 0 && len(t.MatchFields) == 0 {
 			return nil
 		}

@@ -209,7 +209,8 @@ func (s *search) singles() []Cure {
 }
 
 func (c Change) compare(d Change) int {
-	return cmp.Or(cmp.Compare(slices.Index(kinds, c.Kind), slices.Index(kinds, d.Kind)), strings.Compare(c.Pool, d.Pool), strings.Compare(c.Key, d.Key), strings.Compare(c.Value, d.Value), cmp.Compare(c.at, d.at))
+	return cmp.Or(cmp.Compare(slices.Index(kinds, c.Kind), slices.Index(kinds, d.Kind)),
+		strings.Compare(c.Pool, d.Pool), strings.Compare(c.Key, d.Key), strings.Compare(c.Value, d.Value), cmp.Compare(c.at, d.at))
 }
 
 // several returns one of the smallest sets of two or three changes that help together.

@@ -94,7 +94,8 @@ func affinityKeys(s *corev1.PodSpec) []string {
 
 func expressions(s *corev1.PodSpec) func(yield func(corev1.NodeSelectorRequirement) bool) {
 	return func(yield func(corev1.NodeSelectorRequirement) bool) {
-		if s.Affinity == nil || s.Affinity.NodeAffinity == nil || s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		if s.Affinity == nil || s.Affinity.NodeAffinity == nil ||
+			s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 			return
 		}
 		for _, t := range s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
@@ -113,7 +114,8 @@ func ofTaints(in engine.Question, s *corev1.PodSpec) []Change {
 	note := func(list []corev1.Taint) {
 		for i := range list {
 			t := &list[i]
-			state := strings.HasPrefix(t.Key, "node.kubernetes.io/") || strings.HasPrefix(t.Key, v1.Group+"/") || strings.HasPrefix(t.Key, "node.cloudprovider.kubernetes.io/")
+			state := strings.HasPrefix(t.Key, "node.kubernetes.io/") || strings.HasPrefix(t.Key, v1.Group+"/") ||
+				strings.HasPrefix(t.Key, "node.cloudprovider.kubernetes.io/")
 			if !state && t.Effect != corev1.TaintEffectPreferNoSchedule && !taint.Tolerated(s.Tolerations, t) {
 				found[t.ToString()] = corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
 			}
@@ -183,11 +185,13 @@ func ofPool(in engine.Pool, pod *corev1.PodSpec) []Change {
 	return out
 }
 
-// lacks reports whether a label is neither of the pool nor of what it can launch. Where machines have it, to allow one value would forbid the others.
+// lacks reports whether a label is neither of the pool nor of what it can launch. Where machines have it, to allow
+// one value would forbid the others.
 func lacks(in engine.Pool, key string) bool {
 	_, fixed := in.Pool.NodeLabels()[key]
 	return !fixed && key != v1.NodePoolLabelKey && key != corev1.LabelHostname &&
-		!slices.ContainsFunc(in.Pool.Spec.Template.Spec.Requirements, func(q v1.NodeSelectorRequirementWithMinValues) bool { return q.Key == key }) &&
+		!slices.ContainsFunc(in.Pool.Spec.Template.Spec.Requirements,
+			func(q v1.NodeSelectorRequirementWithMinValues) bool { return q.Key == key }) &&
 		!slices.ContainsFunc(in.Catalog.Types, func(it *cloud.InstanceType) bool { _, has := it.Labels[key]; return has })
 }
 

@@ -217,7 +217,7 @@ func (w *watched) joined() []Life {
 	return out
 }
 
-// wanted is the wanted part of a pod: not where it ran, what was written to it since, or what it is started with. Of
+// wanted is the wanted part of a pod: not where it ran, what was written to it since, or its command and environment. Of
 // volumes there are those whose claim may tie it to a place.
 func wanted(p *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{

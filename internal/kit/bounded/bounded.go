@@ -66,7 +66,8 @@ func containersOutside(list []corev1.Container) bool {
 
 // Pod returns a pod whose quantities are within the limits: the pod itself, or a copy.
 func Pod(p *corev1.Pod) *corev1.Pod {
-	bad := containersOutside(p.Spec.Containers) || containersOutside(p.Spec.InitContainers) || outside(p.Spec.Overhead) || outside(p.Status.AllocatedResources)
+	bad := containersOutside(p.Spec.Containers) || containersOutside(p.Spec.InitContainers) ||
+		outside(p.Spec.Overhead) || outside(p.Status.AllocatedResources)
 	if r := p.Spec.Resources; r != nil {
 		bad = bad || outside(r.Requests) || outside(r.Limits)
 	}

@@ -24,8 +24,8 @@ func Expect(t interface{ Cleanup(func()) }) {
 	t.Cleanup(func() { expected.Add(-1) })
 }
 
-// tested reports whether this is the binary of a test, which has flags that begin with "test.". Package testing would say so too, but then every
-// controller would link it.
+// tested reports whether this is the binary of a test, which has flags that begin with "test.". Package testing
+// would say so too, but then every controller would link it.
 func tested() bool { return flag.Lookup("test.v") != nil }
 
 // Reportf reports something that cannot happen.

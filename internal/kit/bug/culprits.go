@@ -13,8 +13,9 @@ func Panics(do func()) (panics bool) {
 	return false
 }
 
-// Culprits finds out which of some things make something fail, by trying it with some of them only. Without bad and unknown it works; unknown
-// are those that were not tried before the patience ended. The last call of fails that said no was with all that are good.
+// Culprits finds out which of some things make something fail, by trying it with some of them only. Without bad and
+// unknown it works; unknown are those that were not tried before the patience ended. The last call of fails that
+// said no was with all that are good.
 func Culprits[T any](things []T, fails func([]T) bool, enough func() bool) (bad, unknown []T) {
 	t := trial[T]{fails: fails, enough: enough}
 	t.add(things, true)
@@ -51,8 +52,8 @@ type trial[T any] struct {
 	good, bad, unknown []T
 }
 
-// add tries things together with those that are good. It is known that they fail if there is a culprit among them, and nothing else is known
-// of them.
+// add tries things together with those that are good. It is known that they fail if there is a culprit among them,
+// and nothing else is known of them.
 func (t *trial[T]) add(things []T, known bool) {
 	switch {
 	case len(things) == 0:

@@ -16,8 +16,9 @@ func Over(seen client.Object) client.Patch {
 	return client.MergeFromWithOptions(seen, client.MergeFromWithOptimisticLock{})
 }
 
-// Status writes the status of an object over the version that was seen, and reports whether it did. The faster writer is right: a conflict, or
-// an object that is gone, is no error, because the next picture has what they made of it.
+// Status writes the status of an object over the version that was seen, and reports whether it did. The faster
+// writer is right: a conflict, or an object that is gone, is no error, because the next picture has what they made
+// of it.
 func Status(ctx context.Context, c client.StatusClient, next, seen client.Object) (written bool, err error) {
 	err = c.Status().Patch(ctx, next, Over(seen))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {

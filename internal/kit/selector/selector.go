@@ -1,5 +1,5 @@
-// Package selector answers the selectors of device classes and resource claims with the API server's own compiler. An expression is compiled
-// once, for all who ask.
+// Package selector answers the selectors of device classes and resource claims with the API server's own compiler.
+// An expression is compiled once, for all who ask.
 package selector
 
 import (
@@ -16,8 +16,8 @@ import (
 
 const (
 	mostCompiled = 1000 // expressions that are kept
-	// mostCost is what a selector may cost for a device. Usual ones cost less than a hundred, and the API server allows a million, a tenth of
-	// a second; there may be thousands of kinds of devices.
+	// mostCost is what a selector may cost for a device. Usual ones cost less than a hundred, and the API server
+	// allows a million, a tenth of a second; there may be thousands of kinds of devices.
 	mostCost = 5000
 )
 
@@ -25,14 +25,15 @@ var compiled = sync.OnceValue(func() *cel.Cache {
 	return cel.NewCache(mostCompiled, cel.Features{EnableConsumableCapacity: true})
 })
 
-// Selects reports whether an expression takes a device of a driver, or why that cannot be said. Expressions are limited in what they may cost, so no caller
-// has to end it.
+// Selects reports whether an expression takes a device of a driver, or why that cannot be said. Expressions are
+// limited in what they may cost, so no caller has to end it.
 func Selects(expression, driver string, d *resourcev1.Device) (bool, error) {
 	program := compiled().GetOrCompile(expression)
 	if program.Error != nil {
 		return false, &selectorerr.Unusable{Err: program.Error}
 	}
-	yes, details, err := program.DeviceMatches(context.Background(), cel.Device{Driver: driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity})
+	yes, details, err := program.DeviceMatches(context.Background(),
+		cel.Device{Driver: driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity})
 	if err != nil { // the compiler has no type for it
 		if _, key, found := strings.Cut(err.Error(), "no such key: "); found {
 			return false, &selectorerr.MissingKey{Key: key, Err: err}

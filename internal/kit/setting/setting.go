@@ -41,16 +41,18 @@ func Int(p *int, name, usage string) Setting {
 
 // Int64 is a whole number.
 func Int64(p *int64, name, usage string) Setting {
-	return Setting{Flag: name, Usage: usage, Default: strconv.FormatInt(*p, 10), lenient: true, set: parse(p, func(s string) (int64, error) {
-		return strconv.ParseInt(s, 10, 64)
-	})}
+	return Setting{Flag: name, Usage: usage, Default: strconv.FormatInt(*p, 10), lenient: true,
+		set: parse(p, func(s string) (int64, error) {
+			return strconv.ParseInt(s, 10, 64)
+		})}
 }
 
 // Float is a number.
 func Float(p *float64, name, usage string) Setting {
-	return Setting{Flag: name, Usage: usage, Default: strconv.FormatFloat(*p, 'g', -1, 64), lenient: true, set: parse(p, func(s string) (float64, error) {
-		return strconv.ParseFloat(s, 64)
-	})}
+	return Setting{Flag: name, Usage: usage, Default: strconv.FormatFloat(*p, 'g', -1, 64), lenient: true,
+		set: parse(p, func(s string) (float64, error) {
+			return strconv.ParseFloat(s, 64)
+		})}
 }
 
 // Duration is a length of time such as 10s.
@@ -72,7 +74,8 @@ func List(p *[]string, name, usage string) Setting {
 
 // Bool is true or false. The environment takes other spellings too.
 func Bool(p *bool, name, usage string) Setting {
-	return Setting{Flag: name, Usage: usage, Default: strconv.FormatBool(*p), lenient: true, boolean: true, set: parse(p, strconv.ParseBool)}
+	return Setting{Flag: name, Usage: usage, Default: strconv.FormatBool(*p), lenient: true, boolean: true,
+		set: parse(p, strconv.ParseBool)}
 }
 
 // Func is a text that set understands.
@@ -80,8 +83,8 @@ func Func(name, value, usage string, set func(string) error) Setting {
 	return Setting{Flag: name, Usage: usage, Default: value, set: set}
 }
 
-// Gates reads what is written of feature gates, such as "A=true,B=false", and hands each to set. A component that does not know a gate ignores it:
-// one text may be for several programs.
+// Gates reads what is written of feature gates, such as "A=true,B=false", and hands each to set. A component that
+// does not know a gate ignores it: one text may be for several programs.
 func Gates(text string, set func(gate string, on bool) error) error {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {

@@ -1,7 +1,7 @@
 // Package watchhealth knows when something that is followed was last heard, and says when it counts as failed.
 //
-// Quiet is healthy: a watch that stands, an event, a bookmark or a renewed watch are all signs of life. Errors alone for a minute, or nothing at all
-// for longer than any watch lasts, are not.
+// Quiet is healthy: a watch that stands, an event, a bookmark or a renewed watch are all signs of life. Errors
+// alone for a minute, or nothing at all for longer than any watch lasts, are not.
 package watchhealth
 
 import (

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// turnLimit is when a turn is cancelled. It is shorter than the patience of the supervisor that restarts a program whose loops hang, so that
-	// what is only slow fails and is tried again.
+	// turnLimit is when a turn is cancelled. It is shorter than the patience of the supervisor that restarts a
+	// program whose loops hang, so that what is only slow fails and is tried again.
 	turnLimit = 8 * time.Minute
 	// beatEvery is how often a loop that waits shows that it lives.
 	beatEvery = time.Minute

@@ -159,7 +159,8 @@ var reasons = []EventRow{
 		"may not create it.", repeatInterval, 0, 0, false},
 	{WaitingOnNodeClaimTermination, normal, "A node class cannot go while NodeClaims use it.", repeatInterval, 0, 0, false},
 	{BootstrapsTwice, warning, "The user data of a node class joins the cluster, which Karpenter does as well.", time.Hour, 0, 0, false},
-	{NodeClassNotReady, warning, "Something that a node class asks for is not there or not allowed; the message names it.", repeatInterval, 0, 0, false},
+	{NodeClassNotReady, warning, "Something that a node class asks for is not there or not allowed; the message names it.",
+		repeatInterval, 0, 0, false},
 }
 
 // EventRows describes every reason of events, in the order of the table.

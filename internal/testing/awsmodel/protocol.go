@@ -173,7 +173,8 @@ func queryProtocol(service string, style wire.Style) *protocol {
 		service: service, decode: decodeForm(service, style),
 		answer: func(w http.ResponseWriter, id, name string, out any) error {
 			write(w, "text/xml", http.StatusOK, fmt.Sprintf(
-				`%s<%sResponse xmlns="%s"><%sResult>%s</%sResult><ResponseMetadata><RequestId>%s</RequestId></ResponseMetadata></%sResponse>`,
+				`%s<%sResponse xmlns="%s"><%sResult>%s</%sResult>`+
+					`<ResponseMetadata><RequestId>%s</RequestId></ResponseMetadata></%sResponse>`,
 				xmlHeader, name, space, name, style.XML(out), name, id, name))
 			return nil
 		},
@@ -183,7 +184,8 @@ func queryProtocol(service string, style wire.Style) *protocol {
 				kind = "Receiver"
 			}
 			write(w, "text/xml", f.status, fmt.Sprintf(
-				`%s<ErrorResponse xmlns="%s"><Error><Type>%s</Type><Code>%s</Code><Message>%s</Message></Error><RequestId>%s</RequestId></ErrorResponse>`,
+				`%s<ErrorResponse xmlns="%s"><Error><Type>%s</Type>`+
+					`<Code>%s</Code><Message>%s</Message></Error><RequestId>%s</RequestId></ErrorResponse>`,
 				xmlHeader, space, kind, html.EscapeString(cmp.Or(f.query, f.code)), html.EscapeString(f.message), id))
 		},
 	}

@@ -76,7 +76,8 @@ func (c *Cloud) seed() *state {
 }
 
 // ec2Trust lets machines take the node role.
-const ec2Trust = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`
+const ec2Trust = `{"Version":"2012-10-17",` +
+	`"Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`
 
 // The private network of a world is 10.0.0.0/16, cut into one subnet of this size for each zone.
 const subnetBits = 19

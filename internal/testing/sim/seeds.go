@@ -40,7 +40,7 @@ func EachSeed(t *testing.T, variable string, few, soak uint64, test func(t *test
 
 // Notes are what a long run leaves behind for the next one: which seeds a commit has passed or failed, and how long
 // each took. They stand in the folder SOAK_NOTES, a file for each variable and a line for each seed, written as
-// soon as it is over: the end of a file shows how far the run is.
+// soon as it has ended: the end of a file shows how far the run is.
 type notes struct {
 	commit string
 	passed map[uint64]bool

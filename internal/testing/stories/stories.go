@@ -81,10 +81,15 @@ func (t *teller) volumes() {
 		name := ""
 		if bound {
 			name = fmt.Sprintf(`, "volumeName": "volume-%d"`, i)
-			t.say(`{"kind": "PersistentVolume", "metadata": {"name": "volume-%d"}, "spec": {"csi": {"driver": "csi", "volumeHandle": "v%d"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["%s"]}]}]}}}, "status": {"phase": "Bound"}}
+			t.say(`{"kind": "PersistentVolume", "metadata": {"name": "volume-%d"}, "spec": {
+  "csi": {"driver": "csi", "volumeHandle": "v%d"},
+  "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["%s"]}]}]}}}, "status": {"phase": "Bound"}}
 `, i, i, t.pick("a", "b", "c"))
 		}
-		t.say(`{"kind": "PersistentVolumeClaim", "metadata": {"name": "claim-%d", "namespace": "default", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}, "spec": {"storageClassName": "late"%s}, "status": {"phase": "%s"}}
+		t.say(`{"kind": "PersistentVolumeClaim", "metadata": {"name": "claim-%d", "namespace": "default",
+  "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+  "spec": {"storageClassName": "late"%s}, "status": {"phase": "%s"}}
 `, i, name, map[bool]string{true: "Bound", false: "Pending"}[bound])
 	}
 }

@@ -28,7 +28,8 @@ lists those that wait. It writes spec.decision, as "kubectl patch" does; who may
 `
 
 const (
-	approveMeans = `What was approved is confirmed once more. Where it is still the same, it is carried out within seconds; where other nodes would go, other machines
+	approveMeans = `What was approved is confirmed once more. Where it is still the same, it is carried out within
+seconds; where other nodes would go, other machines
 come, more pods move or much less be saved, the plan is superseded and another one asks.`
 	denyMeans = `The nodes of the plan are left alone until it expires.`
 )
@@ -81,7 +82,8 @@ func (v verdict) write(ctx context.Context, out io.Writer, c client.Client, name
 		return fmt.Errorf("read plan %s: %w; without a name those that wait are listed", name, err)
 	}
 	if !plan.Open() {
-		return fmt.Errorf("plan %s does not wait any more: %s", name, strings.TrimSpace(top.Plain(string(plan.Status.Phase)+" "+plan.Status.Message)))
+		return fmt.Errorf("plan %s does not wait any more: %s", name,
+			strings.TrimSpace(top.Plain(string(plan.Status.Phase)+" "+plan.Status.Message)))
 	}
 	spec := map[string]any{"decision": v.decision}
 	if note != "" {
@@ -123,7 +125,8 @@ func listPlans(ctx context.Context, out io.Writer, c client.Reader) error {
 		if p.Status.Rule != "" {
 			decided = "by rule"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t$%s/h\t%d\t%s\t%s\n", p.Name, s.Reason, strings.Join(goes, ", "), strings.Join(comes, ", "), s.Saves, s.Pods,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t$%s/h\t%d\t%s\t%s\n", p.Name, s.Reason, strings.Join(goes, ", "),
+			strings.Join(comes, ", "), s.Saves, s.Pods,
 			p.Status.ExpiresAt.UTC().Format(time.RFC3339), decided)
 	}
 	return w.Flush()

@@ -32,8 +32,8 @@ type scaled struct {
 	flaw *buffer.Flaw
 }
 
-// readBuffers adds the buffers of a cluster, their templates and what they name. The kind came later than others, and a role of an older chart
-// does not let everybody read it.
+// readBuffers adds the buffers of a cluster, their templates and what they name. The kind came later than others,
+// and a role of an older chart does not let everybody read it.
 func (o *objects) readBuffers(ctx context.Context, c client.Client) error {
 	if err := o.list(ctx, c, &autoscalingv1beta1.CapacityBufferList{}); err != nil {
 		if meta.IsNoMatchError(err) || apierrors.IsForbidden(err) {
@@ -61,8 +61,8 @@ func (o *objects) readBuffers(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// keepRoom puts the pods that buffers announce into a store, and says where there is room for them. Buffers that the controller does not act
-// upon are reported and left out.
+// keepRoom puts the pods that buffers announce into a store, and says where there is room for them. Buffers that
+// the controller does not act upon are reported and left out.
 func (o *objects) keepRoom(env Env, store *cluster.Store, in engine.Question) *cluster.Snapshot {
 	for _, b := range o.buffers {
 		pods, why := o.announced(b)
@@ -99,7 +99,8 @@ func (o *objects) announced(b *autoscalingv1beta1.CapacityBuffer) (pods []*corev
 	if !b.Active() {
 		return nil, "its provisioningStrategy is that of another autoscaler"
 	}
-	if c := condition.Get(b, autoscalingv1beta1.ConditionTypeReadyForProvisioning); c != nil && c.Reason == autoscalingv1beta1.ReasonFeatureGateDisabled {
+	if c := condition.Get(b, autoscalingv1beta1.ConditionTypeReadyForProvisioning); c != nil &&
+		c.Reason == autoscalingv1beta1.ReasonFeatureGateDisabled {
 		return nil, c.Message
 	}
 	flaw := buffer.Check(b)
@@ -154,7 +155,8 @@ func (o *objects) workloadOf(b *autoscalingv1beta1.CapacityBuffer) (buffer.Sourc
 		t, flaw := buffer.TemplateOf(u)
 		return buffer.Source{Template: t, Replicas: buffer.ReplicasOf(u)}, flaw
 	}
-	return buffer.Source{}, &buffer.Flaw{Code: buffer.WorkloadNotFound, Value: fmt.Sprintf("there is no %s %q of namespace %q in the files", kind, b.Spec.ScalableRef.Name, b.Namespace)}
+	return buffer.Source{}, &buffer.Flaw{Code: buffer.WorkloadNotFound,
+		Value: fmt.Sprintf("there is no %s %q of namespace %q in the files", kind, b.Spec.ScalableRef.Name, b.Namespace)}
 }
 
 // workloads lists the workloads of a kind.

@@ -1,5 +1,6 @@
-// Package cli holds the commands that people type, one file each. They read files or a cluster, ask the core, and print;
-// only orphans, pause, resume, approve and deny change something: an annotation or a decision, by which the controller knows what the user wants.
+// Package cli holds the commands that people type, one file each. They read files or a cluster, ask the core, and
+// print; only orphans, pause, resume, approve and deny change something: an annotation or a decision, by which the
+// controller knows what the user wants.
 package cli
 
 import (
@@ -33,7 +34,8 @@ type Env struct {
 	Catalog func(region, spot string, class *awsv1.EC2NodeClass) (*cloud.Catalog, error)
 	// CheckClass says why the controller would not use a node class, as far as that is to be seen without asking the cloud.
 	CheckClass func(*awsv1.EC2NodeClass) error
-	// EditClass returns, for machines, why they drift when a node class becomes another, "" if they do not. What is not sure depends on what the cloud has.
+	// EditClass returns, for machines, why they drift when a node class becomes another, "" if they do not. What is
+	// not sure depends on what the cloud has.
 	EditClass func(from, to *awsv1.EC2NodeClass) func(*v1.NodeClaim) (reason cloud.DriftReason, sure bool)
 	// Preflight looks at an account and the cluster of a kubeconfig.
 	Preflight func(ctx context.Context, kubeconfig string, names preflight.Names) ([]preflight.Finding, error)

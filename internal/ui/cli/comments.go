@@ -113,7 +113,8 @@ func (p *printer) build(value any, at []string) *yaml.Node {
 			inner := p.build(v[name], below)
 			if oldKey, oldValue := p.origin(below); oldKey != nil && !p.used[oldKey] {
 				p.used[oldKey] = true
-				key.Style, key.HeadComment, key.LineComment, key.FootComment = oldKey.Style, oldKey.HeadComment, oldKey.LineComment, oldKey.FootComment
+				key.Style, key.HeadComment, key.LineComment, key.FootComment = oldKey.Style, oldKey.HeadComment,
+					oldKey.LineComment, oldKey.FootComment
 				if oldKey.Value != name {
 					key.Style = 0
 				}
@@ -143,7 +144,8 @@ func (p *printer) build(value any, at []string) *yaml.Node {
 
 // usual is the order in which people write the fields of our kinds.
 var usual = strings.Fields(`apiVersion kind metadata name labels annotations spec template amiFamily amiSelectorTerms role instanceProfile
-	subnetSelectorTerms securityGroupSelectorTerms kubelet blockDeviceMappings userData tags metadataOptions taints startupTaints key operator
+	subnetSelectorTerms securityGroupSelectorTerms kubelet blockDeviceMappings userData tags metadataOptions taints
+startupTaints key operator
 	values requirements nodeClassRef expireAfter limits disruption consolidationPolicy consolidateAfter budgets weight`)
 
 // order lists the keys of an object as they were written; new ones come after the last key that people usually write before them. A

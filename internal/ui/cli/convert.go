@@ -18,7 +18,8 @@ import (
 	"karpenter.sh/karpenter/internal/compat/generations"
 )
 
-const convertHelp = `usage: karpenter convert -f FILE_OR_DIR_OR_-… [-o yaml] [--instance-profile NAME | --role NAME] [--prefer role|instanceProfile] [--take-over]
+const convertHelp = `usage: karpenter convert -f FILE_OR_DIR_OR_-… [-o yaml] [--instance-profile NAME | --role NAME]
+       [--prefer role|instanceProfile] [--take-over]
        karpenter convert --values FILE_OR_-
 
 Writes manifests of older Karpenters as karpenter.sh/v1 and karpenter.k8s.aws/v1: Provisioner and AWSNodeTemplate, and NodePool,
@@ -50,11 +51,14 @@ func parseConvert(env Env, args []string) (convertFlags, error) {
 	fs.Func("filename", "the same as -f", add)
 	fs.StringVar(&output, "o", "yaml", "yaml, the only form")
 	fs.StringVar(&c.values, "values", "", "values of an older chart, - for standard input")
-	fs.StringVar(&c.options.InstanceProfile, "instance-profile", "", "the old installation's default instance profile, for node templates without one")
+	fs.StringVar(&c.options.InstanceProfile, "instance-profile", "",
+		"the old installation's default instance profile, for node templates without one")
 	fs.StringVar(&c.options.Role, "role", "", "the role of nodes, for node templates without instance profile")
 	fs.StringVar(&c.options.Prefer, "prefer", "", "role or instanceProfile: which of them an EC2NodeClass with both keeps")
-	fs.BoolVar(&c.options.TakeOver, "take-over", false, "let pools take over the machines of the Provisioners that they are made of, and serve pods that choose those by label")
-	fs.BoolVar(&c.options.IgnoreDefaults, "ignore-defaults", false, "leave out the requirements that Provisioners got when they had none about system, architecture, capacity type and family")
+	fs.BoolVar(&c.options.TakeOver, "take-over", false,
+		"let pools take over the machines of the Provisioners that they are made of, and serve pods that choose those by label")
+	fs.BoolVar(&c.options.IgnoreDefaults, "ignore-defaults", false,
+		"leave out the requirements that Provisioners got when they had none about system, architecture, capacity type and family")
 	if err := fs.Parse(args); err != nil {
 		return c, err
 	}
@@ -170,7 +174,8 @@ func writeConverted(env Env, docs []*document, made []*generations.Converted) (i
 			}
 			for _, n := range c.Notes {
 				lost = lost || n.Lost
-				fmt.Fprintln(env.Err, d.at(d.lineOf(strings.Join(n.From, ".")), "%s %q: %s%s", d.obj.GetKind(), d.obj.GetName(), lostMark(n), n.Text))
+				fmt.Fprintln(env.Err, d.at(d.lineOf(strings.Join(n.From, ".")), "%s %q: %s%s", d.obj.GetKind(),
+					d.obj.GetName(), lostMark(n), n.Text))
 			}
 			if c.Object == nil {
 				continue

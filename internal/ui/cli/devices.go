@@ -43,7 +43,8 @@ func (o *objects) usesDevices() bool {
 // readDevices adds what a cluster has of devices. A server that does not know them has none.
 func (o *objects) readDevices(ctx context.Context, c client.Reader) error {
 	for _, list := range []client.ObjectList{
-		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceClaimTemplateList{}, &resourcev1.DeviceClassList{}, &resourcev1.ResourceSliceList{},
+		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceClaimTemplateList{}, &resourcev1.DeviceClassList{},
+		&resourcev1.ResourceSliceList{},
 	} {
 		if err := o.list(ctx, c, list); err != nil && !meta.IsNoMatchError(err) {
 			return err

@@ -205,7 +205,8 @@ func (d *document) decode() ([]*document, error) {
 	}
 	decoded, err := fromYAML(d.text)
 	if err != nil && template.Match(d.text) {
-		return nil, &foreignError{d.at(d.line, "a template that is not rendered yet; render it first, as in: helm template … | karpenter plan -f pools.yaml -f -")}
+		return nil, &foreignError{d.at(d.line, "a template that is not rendered yet; render it first, as in: helm "+
+			"template … | karpenter plan -f pools.yaml -f -")}
 	}
 	if err != nil {
 		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
@@ -227,7 +228,8 @@ func (d *document) decode() ([]*document, error) {
 	d.obj = &unstructured.Unstructured{Object: content}
 	switch kind, version := d.obj.GetKind(), d.obj.GetAPIVersion(); {
 	case kind == "" && version == "":
-		return nil, &foreignError{d.at(d.line, "the object has no apiVersion and no kind; add both, or leave the file out if it is no manifest")}
+		return nil, &foreignError{d.at(d.line, "the object has no apiVersion and no kind; add both, or leave the file "+
+			"out if it is no manifest")}
 	case kind == "" || version == "":
 		return nil, d.at(d.line, "the object has no apiVersion or no kind; add both")
 	}

@@ -23,7 +23,8 @@ func (o *objects) expand() error {
 	pods := 0
 	for _, r := range all {
 		if pods += r.pods; pods > mostPods {
-			return fmt.Errorf("%s %s/%s: with its %d replicas the files have more than %d pods; plan for fewer replicas", r.kind, r.meta.Namespace, r.meta.Name, r.pods, mostPods)
+			return fmt.Errorf("%s %s/%s: with its %d replicas the files have more than %d pods; plan for fewer "+
+				"replicas", r.kind, r.meta.Namespace, r.meta.Name, r.pods, mostPods)
 		}
 	}
 	for _, r := range all {
@@ -47,15 +48,18 @@ type replicated struct {
 func (o *objects) replicated() []replicated {
 	var out []replicated
 	for _, d := range o.deployments {
-		out = append(out, replicated{workload: workload{"apps/v1", "Deployment", &d.ObjectMeta, &d.Spec.Template}, pods: count(d.Spec.Replicas)})
+		out = append(out, replicated{workload: workload{"apps/v1", "Deployment", &d.ObjectMeta, &d.Spec.Template},
+			pods: count(d.Spec.Replicas)})
 	}
 	for _, r := range o.replicaSets {
 		if metav1.GetControllerOf(r) == nil { // the Deployment creates the pods of its ReplicaSets
-			out = append(out, replicated{workload: workload{"apps/v1", "ReplicaSet", &r.ObjectMeta, &r.Spec.Template}, pods: count(r.Spec.Replicas)})
+			out = append(out, replicated{workload: workload{"apps/v1", "ReplicaSet", &r.ObjectMeta, &r.Spec.Template},
+				pods: count(r.Spec.Replicas)})
 		}
 	}
 	for _, s := range o.statefulSets {
-		out = append(out, replicated{workload: workload{"apps/v1", "StatefulSet", &s.ObjectMeta, &s.Spec.Template}, pods: count(s.Spec.Replicas), set: s})
+		out = append(out, replicated{workload: workload{"apps/v1", "StatefulSet", &s.ObjectMeta, &s.Spec.Template},
+			pods: count(s.Spec.Replicas), set: s})
 	}
 	for _, j := range o.jobs {
 		if j.Spec.Suspend != nil && *j.Spec.Suspend {
@@ -197,18 +201,21 @@ type workload struct {
 	template         *corev1.PodTemplateSpec
 }
 
-// owned returns the pods that belong to the workload, directly or through a ReplicaSet. In a cluster the workload of a file has another UID.
+// owned returns the pods that belong to the workload, directly or through a ReplicaSet. In a cluster the workload
+// of a file has another UID.
 func (o *objects) owned(w workload) map[string]bool {
 	owners := map[types.UID]bool{w.meta.UID: true}
 	for _, r := range o.replicaSets {
-		if ref := metav1.GetControllerOf(r); ref != nil && r.Namespace == w.meta.Namespace && (ref.UID == w.meta.UID || ref.Kind == w.kind && ref.Name == w.meta.Name) {
+		if ref := metav1.GetControllerOf(r); ref != nil && r.Namespace == w.meta.Namespace &&
+			(ref.UID == w.meta.UID || ref.Kind == w.kind && ref.Name == w.meta.Name) {
 			owners[r.UID] = true
 		}
 	}
 	names := map[string]bool{}
 	for _, p := range o.pods {
 		ref := metav1.GetControllerOf(p)
-		if ref != nil && p.Namespace == w.meta.Namespace && (owners[ref.UID] || ref.Kind == w.kind && ref.Name == w.meta.Name) && !ended(p) {
+		if ref != nil && p.Namespace == w.meta.Namespace && (owners[ref.UID] || ref.Kind == w.kind &&
+			ref.Name == w.meta.Name) && !ended(p) {
 			names[p.Name] = true
 		}
 	}
@@ -234,7 +241,8 @@ func (o *objects) replicas(w workload, want int) {
 func (w workload) pod(name string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: *w.template.ObjectMeta.DeepCopy(), Spec: *w.template.Spec.DeepCopy()}
 	p.Name, p.Namespace, p.UID = name, w.meta.Namespace, types.UID("Pod/"+w.meta.Namespace+"/"+name)
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: w.apiVersion, Kind: w.kind, Name: w.meta.Name, UID: w.meta.UID, Controller: new(true)}}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: w.apiVersion, Kind: w.kind, Name: w.meta.Name,
+		UID: w.meta.UID, Controller: new(true)}}
 	return p
 }
 
@@ -267,8 +275,10 @@ func (o *objects) ordinals(s *appsv1.StatefulSet) {
 			if !claims[claim.Namespace+"/"+claim.Name] {
 				o.pvcs = append(o.pvcs, claim)
 			}
-			p.Spec.Volumes = append(slices.DeleteFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == template.Name }), corev1.Volume{
-				Name: template.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}})
+			p.Spec.Volumes = append(slices.DeleteFunc(p.Spec.Volumes,
+				func(v corev1.Volume) bool { return v.Name == template.Name }), corev1.Volume{
+				Name: template.Name, VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}})
 		}
 		o.pods = append(o.pods, p)
 	}
@@ -314,8 +324,10 @@ func (o *objects) ephemeral() {
 			if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil || have[p.Namespace+"/"+name] {
 				continue
 			}
-			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace}, Spec: *v.Ephemeral.VolumeClaimTemplate.Spec.DeepCopy()}
-			claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: new(true)}}
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace},
+				Spec: *v.Ephemeral.VolumeClaimTemplate.Spec.DeepCopy()}
+			claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID,
+				Controller: new(true)}}
 			identify(&claim.ObjectMeta, "PersistentVolumeClaim")
 			o.pvcs = append(o.pvcs, claim)
 		}
@@ -346,7 +358,8 @@ func (o *objects) assume() (assumed []string) {
 		known[name] = true
 		assumed = append(assumed, name)
 		o.storageClasses = append(o.storageClasses, &storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: ebs, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: ebs,
+			VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 		})
 	}
 	slices.Sort(assumed)
@@ -378,7 +391,8 @@ func (o *objects) wait() (gated []string) {
 			gated = append(gated, p.Namespace+"/"+p.Name)
 		default:
 			p.Status.Phase = corev1.PodPending
-			p.Status.Conditions = append(slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled }),
+			p.Status.Conditions = append(slices.DeleteFunc(p.Status.Conditions,
+				func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled }),
 				corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable})
 		}
 	}

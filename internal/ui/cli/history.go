@@ -148,7 +148,8 @@ func writeRecords(w io.Writer, records []journal.Record) error {
 	fmt.Fprintln(t, "WHEN\tACT\tREASON\tABOUT\t$/H\tWHAT")
 	for i := range records {
 		r := &records[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.At.UTC().Format(time.RFC3339), r.Act, dash(r.Reason), r.Subject(), r.Money(), dash(r.Text))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.At.UTC().Format(time.RFC3339), r.Act, dash(r.Reason),
+			r.Subject(), r.Money(), dash(r.Text))
 	}
 	return t.Flush()
 }

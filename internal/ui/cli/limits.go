@@ -20,7 +20,8 @@ const (
 	mostDepth  = 100      // of the nesting of a document
 )
 
-// readRegular reads a regular file of at most mostBytes. A shell's process substitution is a pipe that has a writer, so it is read as well.
+// readRegular reads a regular file of at most mostBytes. A shell's process substitution is a pipe that has a
+// writer, so it is read as well.
 func readRegular(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -87,7 +88,8 @@ func (d *document) checkLists(value any, path string) error {
 		}
 	case []any:
 		if len(x) > mostValues && allTexts(x) {
-			return d.at(d.lineOf(path), "%s has %d values, at most %d are read; use the operators NotIn, Gt, Lt or a label that groups the values", strings.TrimPrefix(path, "."), len(x), mostValues)
+			return d.at(d.lineOf(path), "%s has %d values, at most %d are read; use the operators NotIn, Gt, Lt or a "+
+				"label that groups the values", strings.TrimPrefix(path, "."), len(x), mostValues)
 		}
 		for _, v := range x {
 			if err := d.checkLists(v, path); err != nil {

@@ -34,7 +34,8 @@ const lintHelp = `usage: karpenter lint [-f FILE_OR_DIR_OR_-…] [--kubeconfig F
 
 Looks for what can never work: pools whose requirements or minValues leave no instance type, pools of equal weight that take the same
 pods, PodDisruptionBudgets under which no pod can ever be evicted, label values that no node can have. With files and a cluster it
-also says what the NodePools and EC2NodeClasses in the files would do to the nodes that are there: how many drift, and what the fleet would cost.
+also says what the NodePools and EC2NodeClasses in the files would do to the nodes that are there: how many drift, and
+what the fleet would cost.
 
 Without --kubeconfig and -f the cluster of $KUBECONFIG, or of ~/.kube/config, is read. Nothing is changed.
 
@@ -156,7 +157,8 @@ func badLabels(p *v1.NodePool) []finding {
 	var out []finding
 	check := func(key, value string) {
 		for _, problem := range validation.IsValidLabelValue(value) {
-			out = append(out, finding{Code: lintLabel, Object: "NodePool/" + p.Name, Text: fmt.Sprintf("no node can have the label %s=%s: %s", key, value, problem)})
+			out = append(out, finding{Code: lintLabel, Object: "NodePool/" + p.Name,
+				Text: fmt.Sprintf("no node can have the label %s=%s: %s", key, value, problem)})
 		}
 	}
 	check(v1.NodePoolLabelKey, p.Name)
@@ -173,8 +175,9 @@ func badLabels(p *v1.NodePool) []finding {
 	return out
 }
 
-// overlaps looks for pools of equal weight that nothing tells apart: which of them gets a pod is then a matter of price, and their limits
-// and budgets are each for a part of the nodes. Pools with taints of their own, or that differ in a label that pods can ask for, do not count.
+// overlaps looks for pools of equal weight that nothing tells apart: which of them gets a pod is then a matter of
+// price, and their limits and budgets are each for a part of the nodes. Pools with taints of their own, or that
+// differ in a label that pods can ask for, do not count.
 func overlaps(pools []*v1.NodePool) []finding {
 	var out []finding
 	for i, a := range pools {
@@ -182,7 +185,9 @@ func overlaps(pools []*v1.NodePool) []finding {
 			if a.IsStatic() || b.IsStatic() || a.Weight() != b.Weight() || !sameTaints(a, b) || apart(a, b) || apart(b, a) {
 				continue
 			}
-			out = append(out, finding{Code: lintOverlap, Object: "NodePool/" + b.Name, Text: fmt.Sprintf("takes the same pods as NodePool %q, and has the same weight (%d): give one of them another weight, a taint, or requirements of its own", a.Name, a.Weight())})
+			out = append(out, finding{Code: lintOverlap, Object: "NodePool/" + b.Name,
+				Text: fmt.Sprintf("takes the same pods as NodePool %q, and has the same weight (%d): give one of them "+
+					"another weight, a taint, or requirements of its own", a.Name, a.Weight())})
 		}
 	}
 	return out
@@ -223,8 +228,10 @@ func apart(a, b *v1.NodePool) bool {
 
 // neverDrains says why a budget lets no pod be evicted, ever, "" if it does.
 func neverDrains(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) string {
-	if limit := b.Spec.MaxUnavailable; limit != nil && (limit.Type == intstr.Int && limit.IntVal == 0 || limit.Type == intstr.String && limit.StrVal == "0%") {
-		return "maxUnavailable: " + limit.String() + " lets no pod be evicted, ever; a node with one of its pods goes only by its terminationGracePeriod"
+	if limit := b.Spec.MaxUnavailable; limit != nil && (limit.Type == intstr.Int && limit.IntVal == 0 ||
+		limit.Type == intstr.String && limit.StrVal == "0%") {
+		return "maxUnavailable: " + limit.String() +
+			" lets no pod be evicted, ever; a node with one of its pods goes only by its terminationGracePeriod"
 	}
 	least := b.Spec.MinAvailable
 	if least == nil {
@@ -244,7 +251,8 @@ func neverDrains(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) string {
 		}
 	}
 	if n > 0 && int(least.IntVal) >= n {
-		return fmt.Sprintf("minAvailable: %d of %s lets none be evicted as long as there are no more", least.IntVal, sentence.Count(n, "pod"))
+		return fmt.Sprintf("minAvailable: %d of %s lets none be evicted as long as there are no more", least.IntVal,
+			sentence.Count(n, "pod"))
 	}
 	return ""
 }
@@ -263,21 +271,24 @@ func unsatisfiable(in engine.Question) []finding {
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	p.Spec.Containers = []corev1.Container{{Name: "lint"}}
 	p.Status.Phase = corev1.PodPending
-	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: corev1.PodReasonUnschedulable}}
 	store.Update(func(d *cluster.Draft) { d.PutPod(p); d.Synced(true) })
 	var out []finding
 	for _, pool := range in.Pools {
 		unlimited := pool.Pool.DeepCopy()
 		unlimited.Spec.Limits = nil // that a limit is reached is no fault
 		snap := store.Snapshot()
-		plan := engine.New(awsv1.Labels()).Plan(engine.Question{Snap: snap, Pods: snap.Provisionable(), Pools: []engine.Pool{{Pool: unlimited, Catalog: pool.Catalog}}, Settings: in.Settings})
+		plan := engine.New(awsv1.Labels()).Plan(engine.Question{Snap: snap, Pods: snap.Provisionable(),
+			Pools: []engine.Pool{{Pool: unlimited, Catalog: pool.Catalog}}, Settings: in.Settings})
 		if len(plan.Refused) > 0 {
 			var own []reason.Count
 			for _, c := range plan.Refused[0].Reasons {
 				c.Pool, c.Candidates = "", 0 // read as what is wrong with the pool itself
 				own = append(own, c)
 			}
-			out = append(out, finding{Code: lintUnsatisfiable, Object: "NodePool/" + pool.Pool.Name, Text: "can launch nothing, whatever a pod asks for: " + sentence.Explanation(own)})
+			out = append(out, finding{Code: lintUnsatisfiable, Object: "NodePool/" + pool.Pool.Name,
+				Text: "can launch nothing, whatever a pod asks for: " + sentence.Explanation(own)})
 		}
 	}
 	return out
@@ -331,7 +342,8 @@ func editOfPool(snap *cluster.Snapshot, pool *v1.NodePool, known *label.Vocabula
 func editOfClass(snap *cluster.Snapshot, class string, drifts func(*v1.NodeClaim) (cloud.DriftReason, bool)) *edit {
 	e := &edit{why: map[string]int{}}
 	for row := range snap.Nodes() {
-		if row.Claim == nil || row.Claim.Spec.NodeClassRef == nil || row.Claim.Spec.NodeClassRef.Group != awsv1.Group || row.Claim.Spec.NodeClassRef.Name != class {
+		if row.Claim == nil || row.Claim.Spec.NodeClassRef == nil ||
+			row.Claim.Spec.NodeClassRef.Group != awsv1.Group || row.Claim.Spec.NodeClassRef.Name != class {
 			continue
 		}
 		cause, sure := drifts(row.Claim)
@@ -361,7 +373,8 @@ func (e *edit) finding(object string, in engine.Question, world *disrupt.World) 
 	f := finding{Code: lintReplaces, Object: object, Nodes: len(e.gone), MoreNodes: e.perhaps}
 	because := " (" + strings.Join(causes, ", ") + ")"
 	if len(e.gone) == 0 {
-		f.Text = fmt.Sprintf("as it is written it may replace %s%s: what its selectors find is known to the cloud only", sentence.Count(e.perhaps, "node"), because)
+		f.Text = fmt.Sprintf("as it is written it may replace %s%s: what its selectors find is known to the cloud only",
+			sentence.Count(e.perhaps, "node"), because)
 		return f
 	}
 	in.Pods, in.Gone = nil, map[string]bool{}

@@ -36,7 +36,8 @@ func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
 	}
 	lists := []client.ObjectList{
 		&v1.NodePoolList{}, &v1.NodeClaimList{}, &awsv1.EC2NodeClassList{}, &corev1.NodeList{}, &corev1.PodList{}, &appsv1.DaemonSetList{},
-		&policyv1.PodDisruptionBudgetList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{}, &storagev1.StorageClassList{},
+		&policyv1.PodDisruptionBudgetList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{},
+		&storagev1.StorageClassList{},
 		&storagev1.CSINodeList{}, &corev1.NamespaceList{}, &schedulingv1.PriorityClassList{}, &corev1.ServiceList{},
 	}
 	if len(o.deployments) > 0 {
@@ -58,10 +59,12 @@ func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
 
 // clusterFlag is the flag of commands that need a cluster.
 func clusterFlag(flags *flag.FlagSet) *string {
-	return flags.String("kubeconfig", "", "the kubeconfig of the cluster; KUBECONFIG, or the one of kubectl, if empty; inside a pod none is needed")
+	return flags.String("kubeconfig", "", "the kubeconfig of the cluster; KUBECONFIG, or the one of kubectl, if empty; "+
+		"inside a pod none is needed")
 }
 
-// clusterClient reaches a cluster. Without a kubeconfig it is found as kubectl does: KUBECONFIG, the one in the home folder, the pod's own.
+// clusterClient reaches a cluster. Without a kubeconfig it is found as kubectl does: KUBECONFIG, the one in the
+// home folder, the pod's own.
 func clusterClient(kubeconfig string) (client.Client, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -118,8 +121,8 @@ func (o *objects) list(ctx context.Context, c client.Reader, empty client.Object
 	}
 }
 
-// edit notes what the cluster has of a class in a file. What its selectors found holds for the file as long as nothing newer is known: a file has
-// no status.
+// edit notes what the cluster has of a class in a file. What its selectors found holds for the file as long as
+// nothing newer is known: a file has no status.
 func (o *objects) edit(item runtime.Object) {
 	class, ok := item.(*awsv1.EC2NodeClass)
 	if !ok {

@@ -40,7 +40,8 @@ func parseMarket(file string, text []byte) (replay.Market, error) {
 		return nil, fmt.Errorf("%s:1: %w; the first line names the columns", file, err)
 	}
 	for i, name := range header {
-		if header[i] = strings.ToLower(strings.TrimSpace(name)); marketColumns[header[i]] == nil || slices.Contains(header[:i], header[i]) {
+		if header[i] = strings.ToLower(strings.TrimSpace(name)); marketColumns[header[i]] == nil ||
+			slices.Contains(header[:i], header[i]) {
 			return nil, fmt.Errorf("%s:1: column %q; use each of %s once", file, name, strings.Join(sortedKeys(marketColumns), ", "))
 		}
 	}

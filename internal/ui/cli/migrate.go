@@ -37,7 +37,8 @@ func migrate(_ context.Context, env Env, args []string) (int, error) {
 	fs.Func("f", "file with node groups, - for standard input; may be given several times", add)
 	fs.Func("filename", "the same as -f", add)
 	fs.StringVar(&o.Cluster, "cluster-name", "", "the cluster, for descriptions that do not name theirs")
-	fs.BoolVar(&o.Widen, "widen", false, "allow all types of the same categories, of the same generation or younger, instead of those that are listed")
+	fs.BoolVar(&o.Widen, "widen", false, "allow all types of the same categories, of the same generation or younger, "+
+		"instead of those that are listed")
 	if err := fs.Parse(args); err != nil {
 		return exitBadInput, err
 	}

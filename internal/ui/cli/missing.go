@@ -9,8 +9,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// A user who asks about something that does not exist has mostly forgotten a namespace, or knows the name of a workload and not those of its pods: the
-// error says what to type.
+// A user with a question about something that does not exist has mostly forgotten a namespace, or knows the name of a
+// workload and not those of its pods: the error says what to type.
 
 // noPod says that there is no such pod.
 func noPod(snap *cluster.Snapshot, namespace, name string) error {
@@ -25,7 +25,8 @@ func noPod(snap *cluster.Snapshot, namespace, name string) error {
 		}
 	}
 	if len(same) > 0 {
-		return fmt.Errorf("there is no pod %s/%s; one of that name is in %s: add -n %s", namespace, name, strings.Join(same, ", "), same[0])
+		return fmt.Errorf("there is no pod %s/%s; one of that name is in %s: add -n %s", namespace, name,
+			strings.Join(same, ", "), same[0])
 	}
 	slices.SortStableFunc(alike, func(a, b cluster.PodKey) int { return cmp.Compare(rank(a, namespace), rank(b, namespace)) })
 	var ask []string

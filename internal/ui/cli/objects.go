@@ -130,7 +130,8 @@ func (o *objects) take(obj runtime.Object) bool {
 // planScheme knows every kind that a plan may read.
 func planScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	return s, errors.Join(clientgoscheme.AddToScheme(s), v1.AddToScheme(s), v1alpha1.AddToScheme(s), autoscalingv1beta1.AddToScheme(s), awsv1.AddToScheme(s))
+	return s, errors.Join(clientgoscheme.AddToScheme(s), v1.AddToScheme(s), v1alpha1.AddToScheme(s),
+		autoscalingv1beta1.AddToScheme(s), awsv1.AddToScheme(s))
 }
 
 // typed turns documents into objects, refusing what the API server would refuse.
@@ -170,7 +171,8 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 		}
 		key := fmt.Sprintf("%s %s/%s", gvk.GroupKind(), d.obj.GetNamespace(), d.obj.GetName())
 		if first := seen[key]; first != nil && d.obj.GetName() != "" {
-			errs = append(errs, d.at(d.line, "%s %q stands at %s:%d already; remove one of them", gvk.Kind, d.obj.GetName(), first.file, first.line))
+			errs = append(errs, d.at(d.line, "%s %q stands at %s:%d already; remove one of them", gvk.Kind,
+				d.obj.GetName(), first.file, first.line))
 			continue
 		}
 		seen[key] = d
@@ -222,7 +224,8 @@ func served(gvk schema.GroupVersionKind) string {
 	case "EC2NodeClass":
 		return "use karpenter.k8s.aws/v1 and add spec.amiSelectorTerms, such as [{alias: al2023@latest}]" + page
 	}
-	return "there is no such kind: " + v1.GroupVersion.String() + " has NodePool and NodeClaim, " + awsv1.GroupVersion.String() + " has EC2NodeClass"
+	return "there is no such kind: " + v1.GroupVersion.String() + " has NodePool and NodeClaim, " +
+		awsv1.GroupVersion.String() + " has EC2NodeClass"
 }
 
 // typed decodes strictly, so that a misspelled field is an error and not a surprise.

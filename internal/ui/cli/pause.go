@@ -23,11 +23,13 @@ import (
 
 const pauseUsage = `Usage: karpenter pause [--pool NAME]... [--for DURATION] [--reason TEXT] [flags]
 
-Stops voluntary disruption, of the whole cluster or of some NodePools: no node is chosen any more because it is empty, drifted, under-used or
+Stops voluntary disruption, of the whole cluster or of some NodePools: no node is chosen any more because it is empty,
+drifted, under-used or
 broken. Steps that have deleted nothing are taken back, nodes that are being drained go. Machines are launched for pods as ever. Spot
 interruptions, deletions by hand and expireAfter go on: the command names the nodes that expire in the meantime.
 
-It writes the annotation karpenter.sh/paused onto the NodePools, or onto the namespace kube-system, which stops all of them. "karpenter resume"
+It writes the annotation karpenter.sh/paused onto the NodePools, or onto the namespace kube-system, which stops all of
+them. "karpenter resume"
 takes it off. Restarts of the controller change nothing.
 
 `
@@ -136,7 +138,8 @@ func writeAnnotations(ctx context.Context, c client.Client, o client.Object, ann
 	}
 	err = c.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch))
 	if _, isPool := o.(*v1.NodePool); !isPool && apierrors.IsForbidden(err) {
-		return fmt.Errorf("pausing the whole cluster needs the right to patch the namespace %s; --pool needs the right to patch NodePools: %w", v1.PausedNamespace, err)
+		return fmt.Errorf("pausing the whole cluster needs the right to patch the namespace %s; --pool needs the right "+
+			"to patch NodePools: %w", v1.PausedNamespace, err)
 	}
 	if err != nil {
 		return fmt.Errorf("annotate %s: %w", switchName(o), err)
@@ -161,7 +164,8 @@ func (s stop) tellRest(ctx context.Context, out io.Writer, c client.Reader, unti
 		case claim.DeletionTimestamp != nil:
 			fmt.Fprintf(out, "node %s is being drained and goes\n", name)
 		case life != nil && !until.IsZero() && claim.CreationTimestamp.Add(*life).Before(until):
-			fmt.Fprintf(out, "node %s reaches its expireAfter meanwhile, at %s, and goes then\n", name, claim.CreationTimestamp.Add(*life).UTC().Format(time.RFC3339))
+			fmt.Fprintf(out, "node %s reaches its expireAfter meanwhile, at %s, and goes then\n", name,
+				claim.CreationTimestamp.Add(*life).UTC().Format(time.RFC3339))
 		}
 	}
 	return nil

@@ -48,7 +48,8 @@ const planHelp = `usage: karpenter plan -f FILE_OR_DIR_OR_-… [-o table|json|ya
        karpenter plan --snapshot FILE
 
 Works out the machines that Karpenter would launch for pods that have no node, and changes nothing. "-f -" reads what is piped
-in. Files may hold Pods, Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs (one run of each), DaemonSets, NodePools, EC2NodeClasses, Nodes, NodeClaims, PersistentVolumes
+in. Files may hold Pods, Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs (one run of each), DaemonSets,
+NodePools, EC2NodeClasses, Nodes, NodeClaims, PersistentVolumes
 and claims, StorageClasses, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Namespaces, Services,
 CapacityBuffers, PodTemplates, ResourceClaims and their templates, DeviceClasses and ResourceSlices. With --kubeconfig
 the objects of a cluster are read as well.
@@ -84,12 +85,14 @@ func (p *planFlags) worldFlags(fs *flag.FlagSet) {
 	fs.Func("filename", "the same as -f", add)
 	fs.StringVar(&p.region, "region", "us-east-1", "region whose instance types and prices are used")
 	fs.StringVar(&p.spot, "spot-prices", "model", `"model" for computed prices, "none" for no spot, or a file {"type": {"zone": dollars}}`)
-	fs.StringVar(&p.snapshot, "snapshot", "", "file that karpenter snapshot wrote, instead of files and clusters: it holds the types, prices and policies too")
+	fs.StringVar(&p.snapshot, "snapshot", "", "file that karpenter snapshot wrote, instead of files and clusters: it "+
+		"holds the types, prices and policies too")
 	fs.StringVar(&p.kubeconfig, "kubeconfig", "", "read the objects of this cluster too")
 	fs.BoolVar(&p.ignorePreferences, "ignore-preferences", false, "plan as the controller does with --preference-policy=Ignore")
 	fs.BoolVar(&p.ignoreDRA, "ignore-dra-requests", false, "plan as the controller does with --ignore-dra-requests, which is its default")
 	fs.BoolVar(&p.bestEffort, "min-values-best-effort", false, "plan as the controller does with --min-values-policy=BestEffort")
-	fs.DurationVar(&p.budget, "time", 0, "how long the reference machine may look for a cheaper fleet; 0: the controller's default. On any machine the plan is the same")
+	fs.DurationVar(&p.budget, "time", 0, "how long the reference machine may look for a cheaper fleet; 0: the "+
+		"controller's default. On any machine the plan is the same")
 }
 
 // someWorld takes the cluster that kubectl would, where nothing else is named.
@@ -206,7 +209,8 @@ func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*o
 	unknown := o.priorities()
 	if p.kubeconfig == "" { // what the files do not hold may be in the cluster
 		if assumed := o.assume(); len(assumed) > 0 {
-			fmt.Fprintf(env.Err, "storage classes in no file, taken for EBS volumes that are made where their pod goes: %s\n", strings.Join(assumed, ", "))
+			fmt.Fprintf(env.Err, "storage classes in no file, taken for EBS volumes that are made where their pod "+
+				"goes: %s\n", strings.Join(assumed, ", "))
 		}
 		if len(unknown) > 0 {
 			fmt.Fprintf(env.Err, "priority classes in no file, taken for priority 0: %s\n", strings.Join(unknown, ", "))
@@ -219,7 +223,8 @@ func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*o
 	}
 	switch {
 	case len(o.pools) == 0 && p.kubeconfig == "":
-		return nil, errors.New("there is no NodePool, and Karpenter launches nothing without; add one, or read those of a cluster with --kubeconfig")
+		return nil, errors.New("there is no NodePool, and Karpenter launches nothing without; add one, or read those " +
+			"of a cluster with --kubeconfig")
 	case len(o.pools) == 0:
 		return nil, errors.New("there is no NodePool; add one, Karpenter launches nothing without")
 	}
@@ -231,7 +236,8 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 	store := o.store()
 	snap := store.Snapshot()
 	in := engine.Question{Snap: snap, Pods: snap.Provisionable(), Now: time.Now()}
-	in.Settings.IgnorePreferences, in.Settings.MinValuesBestEffort, in.Settings.Search = p.ignorePreferences, p.bestEffort, work.Units(p.budget)
+	in.Settings.IgnorePreferences, in.Settings.MinValuesBestEffort, in.Settings.Search = p.ignorePreferences,
+		p.bestEffort, work.Units(p.budget)
 	in.Settings.ReservedCapacity = true
 	p.plansDevices(env, o, &in)
 	known := label.NewVocabulary(v1.Labels(), awsv1.Labels())
@@ -245,7 +251,8 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 			continue
 		}
 		if pool.Spec.Replicas != nil && !p.static {
-			fmt.Fprintf(env.Err, "NodePool %q is left out: it has %d node(s) (spec.replicas) whatever pods there are; what those cost is not in the plan\n", pool.Name, *pool.Spec.Replicas)
+			fmt.Fprintf(env.Err, "NodePool %q is left out: it has %d node(s) (spec.replicas) whatever pods there are; "+
+				"what those cost is not in the plan\n", pool.Name, *pool.Spec.Replicas)
 			continue
 		}
 		if _, err := budget.Allowed(pool.Spec.Disruption.Budgets, v1.DisruptionReasonEmpty, 1, in.Now); err != nil {
@@ -265,7 +272,8 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 			return in, err
 		}
 		if zones := elsewhere(pool, catalog); len(zones) > 0 {
-			fmt.Fprintf(env.Err, "NodePool %q asks for zones %s, which region %s does not have; choose another with --region\n", pool.Name, strings.Join(zones, ", "), p.region)
+			fmt.Fprintf(env.Err, "NodePool %q asks for zones %s, which region %s does not have; choose another with "+
+				"--region\n", pool.Name, strings.Join(zones, ", "), p.region)
 		}
 		in.Pools = append(in.Pools, engine.Pool{Pool: pool, Catalog: catalog})
 	}
@@ -282,7 +290,8 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 func (o *objects) correct(env Env, known *label.Vocabulary, pools []engine.Pool) {
 	var counted []*v1alpha1.NodeOverlay
 	for _, over := range o.overlays {
-		if c := condition.Get(over, v1alpha1.ConditionTypeValidationSucceeded); c != nil && c.Reason == v1alpha1.ReasonFeatureGateDisabled {
+		if c := condition.Get(over, v1alpha1.ConditionTypeValidationSucceeded); c != nil &&
+			c.Reason == v1alpha1.ReasonFeatureGateDisabled {
 			fmt.Fprintf(env.Err, "NodeOverlay %q is left out: %s\n", over.Name, c.Message)
 			continue
 		}

@@ -28,8 +28,10 @@ type journalFlags struct {
 }
 
 func (j *journalFlags) bind(fs *flag.FlagSet) {
-	fs.StringVar(&j.from, "journal", "", "folder that a controller writes with --journal-dir, or address of /journal on its metrics port; if empty, the controller that leads is asked through the API server")
-	fs.StringVar(&j.tokenFile, "journal-token-file", "", "file with the bearer token for an address that asks for one (--metrics-authentication)")
+	fs.StringVar(&j.from, "journal", "", "folder that a controller writes with --journal-dir, or address of /journal "+
+		"on its metrics port; if empty, the controller that leads is asked through the API server")
+	fs.StringVar(&j.tokenFile, "journal-token-file", "",
+		"file with the bearer token for an address that asks for one (--metrics-authentication)")
 	fs.IntVar(&j.port, "journal-port", 8080, "metrics port of the controller, where it is asked through the API server")
 }
 
@@ -53,7 +55,8 @@ func (j *journalFlags) read(ctx context.Context, kubeconfig string) (records []j
 	}
 	records, torn, err = journal.ReadFolder(j.from)
 	if err == nil && len(records)+torn == 0 {
-		err = fmt.Errorf("--journal %s: there is no journal in this folder; a controller writes journal-*.jsonl into the one of its --journal-dir", j.from)
+		err = fmt.Errorf("--journal %s: there is no journal in this folder; a controller writes journal-*.jsonl into "+
+			"the one of its --journal-dir", j.from)
 	}
 	return records, torn, err
 }
@@ -167,7 +170,8 @@ func (j *journalFlags) askLeader(ctx context.Context, kubeconfig, what string, q
 	}
 	body, err := c.CoreV1().Pods(namespace).ProxyGet("http", pod, fmt.Sprint(j.port), what, parameters).Stream(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask pod %s/%s for the %s: %w; a controller that is no pod, or that has --metrics-authentication, is reached with --journal ADDRESS", namespace, pod, what, err)
+		return nil, fmt.Errorf("ask pod %s/%s for the %s: %w; a controller that is no pod, or that has "+
+			"--metrics-authentication, is reached with --journal ADDRESS", namespace, pod, what, err)
 	}
 	return body, nil
 }

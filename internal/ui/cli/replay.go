@@ -19,18 +19,22 @@ import (
 	"karpenter.sh/karpenter/internal/kit/parallel"
 )
 
-const replayHelp = `usage: karpenter replay --pods FILE {-f FILE_OR_DIR… | --snapshot FILE} [--variant NAME=FILE[,FILE…]]… [--with NAME:SETTING=VALUE]… [-o table|json]
+const replayHelp = `usage: karpenter replay --pods FILE {-f FILE_OR_DIR… | --snapshot FILE} [--variant NAME=FILE[,FILE…]]…
+       [--with NAME:SETTING=VALUE]… [-o table|json]
 
 Runs recorded pods through Karpenter's decisions in simulated time, once for each set of NodePools and settings, and puts side by side
 what that costs, how far it is from the least that it could cost, how often pods are moved and how long they wait. It changes nothing and
 asks no cloud.
 
 --pods is a CSV of pods with the times of their creation and deletion, what "kubectl get pods -w -o json" wrote, what kubereplay
-captured, or the folder that a controller writes with --record-dir. The files of -f hold NodePools, EC2NodeClasses, DaemonSets, PodDisruptionBudgets and so on; workloads and pods in them are there
-from beginning to end, and Nodes, with their NodeClaims, are the fleet that is there when the recording begins. A --snapshot holds all of that,
+captured, or the folder that a controller writes with --record-dir. The files of -f hold NodePools, EC2NodeClasses,
+DaemonSets, PodDisruptionBudgets and so on; workloads and pods in them are there
+from beginning to end, and Nodes, with their NodeClaims, are the fleet that is there when the recording begins. A
+--snapshot holds all of that,
 and what machines cost. That is the variant "base", where there is a NodePool in them. A --variant has the same, but its own NodePools,
 EC2NodeClasses and NodeOverlays. --with changes a setting of a variant: preference-policy, min-values-policy, spot-to-spot,
-batch-idle-duration, batch-max-duration, boot. An --edit changes the NodePools and EC2NodeClasses of a variant while the recording runs: what
+batch-idle-duration, batch-max-duration, boot. An --edit changes the NodePools and EC2NodeClasses of a variant while
+the recording runs: what
 drifts is replaced. --market says what the cloud takes back and has not.
 
 Exit code: 0 every pod had a place, 1 some had none in some variant, 2 the input is wrong.
@@ -71,15 +75,19 @@ func parseReplay(env Env, args []string) (replayFlags, error) {
 	f.worldFlags(fs)
 	fs.StringVar(&f.pods, "pods", "", "file with the recorded pods, or folder that a controller writes with --record-dir")
 	fs.StringVar(&f.output, "o", "table", "table or json")
-	fs.Func("variant", "NAME=FILE, several files with commas between them: run the pods with these NodePools too; may be given several times", f.variant)
+	fs.Func("variant", "NAME=FILE, several files with commas between them: run the pods with these NodePools too; may "+
+		"be given several times", f.variant)
 	fs.Func("with", "NAME:SETTING=VALUE, a setting of a variant; may be given several times", f.change)
-	fs.Func("edit", "NAME:TIME=FILE, several files with commas between them: the variant has these NodePools and EC2NodeClasses from then on; may be given several times", f.edit)
-	fs.Func("market", "CSV of how often spot machines are taken back, and how often nothing is to be had: type,zone,interrupted,sold_out", f.market)
+	fs.Func("edit", "NAME:TIME=FILE, several files with commas between them: the variant has these NodePools and "+
+		"EC2NodeClasses from then on; may be given several times", f.edit)
+	fs.Func("market", "CSV of how often spot machines are taken back, and how often nothing is to be had: "+
+		"type,zone,interrupted,sold_out", f.market)
 	fs.Func("from", "leave out what was before this time (2026-06-01T12:00:00Z); pods that are there then begin with it", moment(&f.from))
 	fs.Func("to", "leave out what was after this time", moment(&f.to))
 	fs.DurationVar(&f.set.Boot, "boot", time.Minute, "how long a machine takes from its launch until pods run on it")
 	fs.DurationVar(&f.set.Stop, "stop", 30*time.Second, "how long a machine costs something after its pods have left")
-	fs.DurationVar(&f.set.Pace, "pace", 0, "how long there is at least between two searches for a cheaper fleet; 0: a six hundredth of the recording, at least ten seconds")
+	fs.DurationVar(&f.set.Pace, "pace", 0, "how long there is at least between two searches for a cheaper fleet; 0: a "+
+		"six hundredth of the recording, at least ten seconds")
 	fs.IntVar(&f.set.Samples, "samples", 48, "at how many moments the least possible price is proven")
 	words, err := parseMixed(fs, args)
 	f.files = append(f.files, words...)

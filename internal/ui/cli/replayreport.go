@@ -33,7 +33,8 @@ func writeReplay(out io.Writer, form string, results []*replay.Result) error {
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	first := results[0]
-	fmt.Fprintf(out, "%s from %s to %s\n\n", sentence.Count(first.Pods, "pod"), first.From.Format(time.RFC3339), first.To.Format(time.RFC3339))
+	fmt.Fprintf(out, "%s from %s to %s\n\n", sentence.Count(first.Pods, "pod"), first.From.Format(time.RFC3339),
+		first.To.Format(time.RFC3339))
 	row("", func(r *replay.Result) string { return r.Variant })
 	row("bill", func(r *replay.Result) string { return fmt.Sprintf("$%.2f", r.Dollars) })
 	row("least possible, about", func(r *replay.Result) string { return fmt.Sprintf("$%.2f", r.Bound) })

@@ -212,7 +212,8 @@ func poolsLike(ctx context.Context, env Env, v namedFiles, have []engine.Pool) (
 		class := p.Spec.Template.Spec.NodeClassRef.Name
 		i := slices.IndexFunc(have, func(x engine.Pool) bool { return x.Pool.Spec.Template.Spec.NodeClassRef.Name == class })
 		if i < 0 {
-			return nil, fmt.Errorf("NodePool %q: no pool of the snapshot has the node class %q, so nobody knows what it could buy", p.Name, class)
+			return nil, fmt.Errorf("NodePool %q: no pool of the snapshot has the node class %q, so nobody knows what "+
+				"it could buy", p.Name, class)
 		}
 		out = append(out, engine.Pool{Pool: p, Catalog: have[i].Catalog})
 	}
@@ -269,14 +270,15 @@ func madeBefore(p *corev1.Pod, begin time.Time) time.Time {
 	return time.Time{}
 }
 
-// takeDisks takes over the disks of a recording of which no file speaks. Volumes that are made at once are made where their first pod goes, too: no file
-// knows where they would be.
+// takeDisks takes over the disks of a recording of which no file speaks. Volumes that are made at once are made
+// where their first pod goes, too: no file knows where they would be.
 func (o *objects) takeDisks(d *recording.Disks) {
 	if d != nil {
 		o.pvcs, o.pvs, o.storageClasses = joined(o.pvcs, d.Claims), joined(o.pvs, d.Volumes), joined(o.storageClasses, d.Classes)
 	}
 	for i, c := range o.pvcs {
-		if c.Spec.VolumeName != "" && !slices.ContainsFunc(o.pvs, func(v *corev1.PersistentVolume) bool { return v.Name == c.Spec.VolumeName }) {
+		if c.Spec.VolumeName != "" && !slices.ContainsFunc(o.pvs,
+			func(v *corev1.PersistentVolume) bool { return v.Name == c.Spec.VolumeName }) {
 			unbound := c.DeepCopy() // the place of its volume is not known
 			unbound.Spec.VolumeName, unbound.Annotations = "", nil
 			o.pvcs[i] = unbound

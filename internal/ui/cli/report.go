@@ -54,7 +54,8 @@ type refusedReport struct {
 func newReport(plan *engine.Plan, seconds float64) *report {
 	r := &report{
 		Claims: []claimReport{}, Existing: []existingReport{}, Unschedulable: []refusedReport{},
-		PricePerHour: plan.Price.Dollars(), CostPerHour: plan.Cost.Dollars(), LowerBoundPerHour: max(plan.VolumeBound, plan.ConfigBound).Dollars(),
+		PricePerHour: plan.Price.Dollars(), CostPerHour: plan.Cost.Dollars(), LowerBoundPerHour: max(plan.VolumeBound,
+			plan.ConfigBound).Dollars(),
 		VolumeBoundPerHour: plan.VolumeBound.Dollars(), Gap: plan.Gap(), Seconds: seconds,
 	}
 	for i := range plan.Open {
@@ -65,7 +66,8 @@ func newReport(plan *engine.Plan, seconds float64) *report {
 		})
 	}
 	slices.SortStableFunc(r.Claims, func(a, b claimReport) int {
-		return strings.Compare(a.Pool+"\x00"+a.Type+"\x00"+strings.Join(a.Pods, ","), b.Pool+"\x00"+b.Type+"\x00"+strings.Join(b.Pods, ","))
+		return strings.Compare(a.Pool+"\x00"+a.Type+"\x00"+strings.Join(a.Pods, ","), b.Pool+"\x00"+b.Type+"\x00"+
+			strings.Join(b.Pods, ","))
 	})
 	nodes := map[string][]*cluster.Pod{}
 	for _, p := range plan.Place {
@@ -75,7 +77,8 @@ func newReport(plan *engine.Plan, seconds float64) *report {
 		r.Existing = append(r.Existing, existingReport{Node: node, Pods: podNames(nodes[node])})
 	}
 	for _, refused := range plan.Refused {
-		r.Unschedulable = append(r.Unschedulable, refusedReport{Pod: podName(refused.Pod), Reasons: []string{sentence.Explanation(refused.Reasons)}})
+		r.Unschedulable = append(r.Unschedulable, refusedReport{Pod: podName(refused.Pod),
+			Reasons: []string{sentence.Explanation(refused.Reasons)}})
 	}
 	slices.SortStableFunc(r.Unschedulable, func(a, b refusedReport) int { return strings.Compare(a.Pod, b.Pod) })
 	return r
@@ -141,8 +144,10 @@ func (r *report) table(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "no new nodes; %.3f s\n", r.Seconds)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s, $%.4f an hour; $%.4f with what a node and a short spot list are reckoned to cost, and no fleet comes to less than $%.4f (volume alone: $%.4f): at most %.2f%% above the optimum; %.3f s\n",
-		sentence.Count(len(r.Claims), "new node"), r.PricePerHour, r.CostPerHour, r.LowerBoundPerHour, r.VolumeBoundPerHour, 100*r.Gap, r.Seconds)
+	_, err := fmt.Fprintf(w, "%s, $%.4f an hour; $%.4f with what a node and a short spot list are reckoned to cost, "+
+		"and no fleet comes to less than $%.4f (volume alone: $%.4f): at most %.2f%% above the optimum; %.3f s\n",
+		sentence.Count(len(r.Claims), "new node"), r.PricePerHour, r.CostPerHour, r.LowerBoundPerHour,
+		r.VolumeBoundPerHour, 100*r.Gap, r.Seconds)
 	return err
 }
 

@@ -54,7 +54,8 @@ func customSchemas() (map[schema.GroupVersionKind]*crdSchema, error) {
 
 func newSchema(v *apiextensionsv1.CustomResourceDefinitionVersion) (*crdSchema, error) {
 	var internal apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, &internal, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema,
+		&internal, nil); err != nil {
 		return nil, err
 	}
 	structural, err := structuralschema.NewStructural(&internal)
@@ -72,8 +73,10 @@ func newSchema(v *apiextensionsv1.CustomResourceDefinitionVersion) (*crdSchema, 
 func (s *crdSchema) check(ctx context.Context, d *document) error {
 	content := d.obj.Object
 	var errs []error
-	for _, path := range pruning.PruneWithOptions(content, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
-		errs = append(errs, d.at(d.lineOf(path), "%s %q: unknown field %s; check its spelling and indentation", d.obj.GetKind(), d.obj.GetName(), path))
+	for _, path := range pruning.PruneWithOptions(content, s.structural, true,
+		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+		errs = append(errs, d.at(d.lineOf(path), "%s %q: unknown field %s; check its spelling and indentation",
+			d.obj.GetKind(), d.obj.GetName(), path))
 	}
 	defaulting.Default(content, s.structural)
 	violations := validation.ValidateCustomResource(nil, content, s.props)

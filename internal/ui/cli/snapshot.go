@@ -20,7 +20,8 @@ Writes all that a plan rests on into one file: pools, instance types with prices
 settings. "karpenter plan --snapshot FILE" gives the same plan, on any machine, and the file is a story that Karpenter's own tests
 read: with it a report of a bug is a failing test. What containers are started with, their environment, secrets, user data and
 annotations are not in it. With --controller it is what the controller that leads was last asked, with what its engine remembered and
-the work that it may do: the plan of the file is the one that the controller made. With --anonymous everything that somebody named has a new name; the plan then has the same price.
+the work that it may do: the plan of the file is the one that the controller made. With --anonymous everything that
+somebody named has a new name; the plan then has the same price.
 
 Exit code: 0 it is written, 2 the input is wrong.
 
@@ -42,7 +43,8 @@ func parseSnapshot(env Env, args []string) (snapshotFlags, error) {
 	s.worldFlags(fs)
 	fs.StringVar(&s.file, "o", "", "file to write, - for standard output")
 	s.bind(fs)
-	fs.BoolVar(&s.controller, "controller", false, "what the controller was last asked, and what it remembered then; it is found as its journal is")
+	fs.BoolVar(&s.controller, "controller", false,
+		"what the controller was last asked, and what it remembered then; it is found as its journal is")
 	fs.BoolVar(&s.anonymous, "anonymous", false, "give everything that somebody named a new name")
 	words, err := parseMixed(fs, args)
 	s.files = append(s.files, words...)
@@ -91,7 +93,8 @@ func (s *snapshotFlags) text(ctx context.Context, env Env) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	story := fmt.Sprintf("%d pod(s) wait, %d node(s) are there, %d pool(s) may open more, on %s.", len(input.Pods), input.Snap.NodeCount(), len(input.Pools),
+	story := fmt.Sprintf("%d pod(s) wait, %d node(s) are there, %d pool(s) may open more, on %s.", len(input.Pods),
+		input.Snap.NodeCount(), len(input.Pools),
 		time.Now().UTC().Format(time.RFC3339))
 	return scenario.Snapshot(story, withSpares(input), s.anonymous), nil
 }

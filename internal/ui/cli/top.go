@@ -124,8 +124,9 @@ func pictureOf(w *disrupt.World) *top.Picture {
 		begun = append(begun, shown.Begun(r))
 	}
 	p := &top.Picture{
-		At: w.Now, Steps: view.Steps(w.Snap, begun), Held: view.HeldBack(w.Snap, rows, shown.Found(found)), Waiting: shownPods(w.Snap.Provisionable()),
-		Open: func(node string) top.Detail { return detailOf(w, node) },
+		At: w.Now, Steps: view.Steps(w.Snap, begun), Held: view.HeldBack(w.Snap, rows, shown.Found(found)),
+		Waiting: shownPods(w.Snap.Provisionable()),
+		Open:    func(node string) top.Detail { return detailOf(w, node) },
 	}
 	for _, r := range rows {
 		n := top.Node{Machine: r.Machine}

@@ -40,8 +40,10 @@ var renamedValues = []struct{ from, to string }{
 
 // goneValues are those that have no equal: what to do instead, and the value with which there is nothing to do.
 var goneValues = []struct{ from, say, harmless string }{ // harmless "*": any value is
-	{"settings.aws.defaultInstanceProfile", "there is no default instance profile any more; write it as spec.instanceProfile, or better spec.role, in each EC2NodeClass", ""},
-	{"aws.defaultInstanceProfile", "there is no default instance profile any more; write it as spec.instanceProfile, or better spec.role, in each EC2NodeClass", ""},
+	{"settings.aws.defaultInstanceProfile", "there is no default instance profile any more; write it as " +
+		"spec.instanceProfile, or better spec.role, in each EC2NodeClass", ""},
+	{"aws.defaultInstanceProfile", "there is no default instance profile any more; write it as spec.instanceProfile, " +
+		"or better spec.role, in each EC2NodeClass", ""},
 	{"settings.aws.tags", "write spec.tags in each EC2NodeClass", "map[]"},
 	{"settings.aws.enableENILimitedPodDensity", "write spec.kubelet.maxPods in each EC2NodeClass", "true"},
 	{"settings.aws.enablePodENI", "the resource is always counted", "true"},
@@ -51,8 +53,10 @@ var goneValues = []struct{ from, say, harmless string }{ // harmless "*": any va
 	{"settings.aws.assumeRoleDuration", "it went with assumeRoleARN", "15m"},
 	{"settings.assumeRoleARN", "give the role to the service account, by serviceAccount.annotations or pod identity", ""},
 	{"settings.assumeRoleDuration", "it went with assumeRoleARN", "15m"},
-	{"settings.featureGates.drift", "drift cannot be switched off; give each NodePool a budget of nodes \"0\" with the reason Drifted", "true"},
-	{"settings.featureGates.driftEnabled", "drift cannot be switched off; give each NodePool a budget of nodes \"0\" with the reason Drifted", "true"},
+	{"settings.featureGates.drift", "drift cannot be switched off; give each NodePool a budget of nodes \"0\" with the " +
+		"reason Drifted", "true"},
+	{"settings.featureGates.driftEnabled", "drift cannot be switched off; give each NodePool a budget of nodes \"0\" " +
+		"with the reason Drifted", "true"},
 	{"logEncoding", "the log is JSON", "json"},
 	{"logConfig", "the log is JSON; logLevel, logOutputPaths and logErrorOutputPaths are what can be set", "map[]"},
 	{"webhook", "there is nothing to set: the API server checks objects", "*"},
@@ -155,8 +159,10 @@ func dropValues(c *generations.Converted) bool {
 		if old, isText := image["image"].(string); isText {
 			remove(c.Object, []string{"controller", "image"})
 			lost = true
-			c.Notes = append(c.Notes, generations.Note{From: []string{"controller", "image"}, At: []string{"controller", "image"}, Lost: true,
-				Text: fmt.Sprintf("controller.image=%s: write controller.image.repository and controller.image.tag of an image of this version", old)})
+			c.Notes = append(c.Notes, generations.Note{From: []string{"controller", "image"},
+				At: []string{"controller", "image"}, Lost: true,
+				Text: fmt.Sprintf("controller.image=%s: write controller.image.repository and controller.image.tag of "+
+					"an image of this version", old)})
 		}
 	}
 	return lost

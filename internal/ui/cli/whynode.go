@@ -111,8 +111,9 @@ func (w *whyFlags) aboutNodes(ctx context.Context, env Env, answer func(*objects
 	return answer(o, disruptionWorld(input))
 }
 
-// disruptionWorld is what the controller would decide about, without what it alone remembers: steps that wait for their second look, failures,
-// earlier searches. Steps that were begun stand on the claims, and those that wait for approval are objects.
+// disruptionWorld is what the controller would decide about, without what it alone remembers: steps that wait for
+// their second look, failures, earlier searches. Steps that were begun stand on the claims, and those that wait for
+// approval are objects.
 func disruptionWorld(in engine.Question) *disrupt.World {
 	w := &disrupt.World{
 		Snap: in.Snap, Pools: map[string]engine.Pool{}, Busy: map[types.UID]bool{}, Promised: map[string]int{}, Now: in.Now,
@@ -132,7 +133,8 @@ func disruptionWorld(in engine.Question) *disrupt.World {
 
 func newNodeAnswer(w *disrupt.World, row *cluster.Node) *nodeAnswer {
 	labels := row.Labels()
-	a := &nodeAnswer{Kind: "node", Node: row.Name, NodePool: row.Pool(), Type: labels[corev1.LabelInstanceTypeStable], Zone: labels[corev1.LabelTopologyZone],
+	a := &nodeAnswer{Kind: "node", Node: row.Name, NodePool: row.Pool(), Type: labels[corev1.LabelInstanceTypeStable],
+		Zone:         labels[corev1.LabelTopologyZone],
 		CapacityType: labels[v1.CapacityTypeLabelKey], PricePerHour: priceOf(w, row).Dollars(), Pods: len(row.Pods), Holds: []holdAnswer{}}
 	if row.Claim != nil {
 		a.NodeClaim = row.Claim.Name
@@ -277,7 +279,8 @@ func (a *nodeAnswer) write(w io.Writer, format string) error {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(a)
 	}
-	fmt.Fprintf(w, "node %s: %s in %s (%s), NodePool %s, %s, %s\n", a.Node, dash(a.Type), dash(a.Zone), dash(a.CapacityType), dash(a.NodePool), sentence.Count(a.Pods, "pod"), perMonth(a.PricePerHour))
+	fmt.Fprintf(w, "node %s: %s in %s (%s), NodePool %s, %s, %s\n", a.Node, dash(a.Type), dash(a.Zone),
+		dash(a.CapacityType), dash(a.NodePool), sentence.Count(a.Pods, "pod"), perMonth(a.PricePerHour))
 	switch {
 	case a.Stays:
 		fmt.Fprintln(w, "\nIt stays, because")

@@ -97,7 +97,8 @@ func whyPod(ctx context.Context, env Env, w whyFlags) (int, error) {
 	a := newPodAnswer(pod)
 	a.State = stateOf(input.Snap, pod)
 	if a.State == podWaits {
-		fmt.Fprintf(env.Err, "planning %s over %s, and with what could be changed …\n", sentence.Count(len(input.Pods), "pod"), sentence.Count(len(input.Pools), "pool"))
+		fmt.Fprintf(env.Err, "planning %s over %s, and with what could be changed …\n",
+			sentence.Count(len(input.Pods), "pod"), sentence.Count(len(input.Pools), "pool"))
 		a.read(input, why.Ask(why.Question{In: input, Pod: pod, New: func() why.Planner { return engine.New(awsv1.Labels()) }}))
 	}
 	a.History = w.decided(ctx, env, journal.Object{Kind: "Pod", Namespace: w.namespace, Name: w.name})
@@ -155,14 +156,16 @@ func (a *podAnswer) read(in engine.Question, found why.Answer) {
 	for _, c := range found.Cures {
 		cure := cureAnswer{Place: *newPlaceAnswer(&c.Place), MorePerHour: c.More.Dollars(), Gains: c.Gains, Loses: c.Loses}
 		for _, x := range c.Changes {
-			cure.Changes = append(cure.Changes, changeAnswer{Kind: string(x.Kind), Pool: x.Pool, Key: x.Key, Value: x.Value, Was: x.Was, Text: changeText(x)})
+			cure.Changes = append(cure.Changes, changeAnswer{Kind: string(x.Kind), Pool: x.Pool, Key: x.Key,
+				Value: x.Value, Was: x.Was, Text: changeText(x)})
 		}
 		a.Cures = append(a.Cures, cure)
 	}
 }
 
 func newPlaceAnswer(p *why.Place) *placeAnswer {
-	return &placeAnswer{Node: p.Node, Pool: p.Pool, Type: p.Type, Zone: p.Zone, CapacityType: p.CapacityType, PricePerHour: p.Price.Dollars(), Pods: p.Pods}
+	return &placeAnswer{Node: p.Node, Pool: p.Pool, Type: p.Type, Zone: p.Zone, CapacityType: p.CapacityType,
+		PricePerHour: p.Price.Dollars(), Pods: p.Pods}
 }
 
 // changeText says what to do.
@@ -231,7 +234,8 @@ func (a *podAnswer) write(w io.Writer, format string) error {
 	case podEnded:
 		fmt.Fprintf(w, "pod %s has ended, or is being deleted: it needs no node\n", name)
 	case podGated:
-		fmt.Fprintf(w, "pod %s waits for something else than a node: it has scheduling gates, or kube-scheduler has not looked at it yet\n", name)
+		fmt.Fprintf(w, "pod %s waits for something else than a node: it has scheduling gates, or kube-scheduler has "+
+			"not looked at it yet\n", name)
 	case podPlaced:
 		fmt.Fprintf(w, "pod %s has a place: %s\n", name, a.Place)
 	default:
@@ -284,7 +288,8 @@ func (a *podAnswer) table(w io.Writer) error {
 	return a.help(w)
 }
 
-// rest is how many types no rule was asked about: the pool's own requirements leave them out, or they are not sold. 0 where rules speak of all.
+// rest is how many types no rule was asked about: the pool's own requirements leave them out, or they are not sold.
+// 0 where rules speak of all.
 func (p *poolAnswer) rest() int {
 	rest := p.Types
 	for _, r := range p.Rules {
@@ -331,7 +336,8 @@ func (a *podAnswer) help(w io.Writer) error {
 		for _, x := range c.Changes {
 			texts = append(texts, x.Text)
 		}
-		fmt.Fprintf(w, "%3d. %s\n     → %s; the bill changes by %s an hour", i+1, strings.Join(texts, "\n     and "), &c.Place, signed(c.MorePerHour))
+		fmt.Fprintf(w, "%3d. %s\n     → %s; the bill changes by %s an hour", i+1, strings.Join(texts, "\n     and "),
+			&c.Place, signed(c.MorePerHour))
 		if c.Gains > 1 {
 			fmt.Fprintf(w, ", %d waiting pods get a place", c.Gains)
 		}

@@ -186,7 +186,8 @@ func draw(in input) picture {
 	for i := range p.Promised {
 		p.Head.Waiting += p.Promised[i].Count
 	}
-	p.Waiting, p.Promised, p.Held = p.Waiting[:min(mostGroups, len(p.Waiting))], p.Promised[:min(mostGroups, len(p.Promised))], p.Held[:min(mostGroups, len(p.Held))]
+	p.Waiting, p.Promised, p.Held = p.Waiting[:min(mostGroups, len(p.Waiting))],
+		p.Promised[:min(mostGroups, len(p.Promised))], p.Held[:min(mostGroups, len(p.Held))]
 	return p
 }
 
@@ -315,7 +316,8 @@ func decisions(records []journal.Record) []decision {
 	out := make([]decision, 0, len(records))
 	for i := range records {
 		r := &records[i]
-		out = append(out, decision{Seq: r.Seq, At: r.At, Act: string(r.Act), Reason: r.Reason, About: r.Subject(), Text: r.Text, PerHour: r.Money()})
+		out = append(out, decision{Seq: r.Seq, At: r.At, Act: string(r.Act), Reason: r.Reason, About: r.Subject(),
+			Text: r.Text, PerHour: r.Money()})
 	}
 	return out
 }

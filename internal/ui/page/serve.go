@@ -41,7 +41,8 @@ const (
 )
 
 // policy lets the page load what this server has, and nothing from elsewhere.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri " +
+	"'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Open serves the page to everybody who reaches it, by a name of this machine: what another site's name leads to is not for its scripts.
 func (s *Service) Open() http.Handler { return harden(local(s.handler(s.picture()))) }
@@ -75,7 +76,8 @@ func (s *Service) handler(picture http.Handler) http.Handler {
 func harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
-			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+			"Referrer-Policy":              "no-referrer",
 			"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Cache-Control": "no-store",
 		} {
 			w.Header().Set(name, value)
@@ -93,7 +95,8 @@ func harden(next http.Handler) http.Handler {
 	})
 }
 
-// local refuses requests that were sent to a name that is not one of this machine: a site whose name was made to lead here would read along.
+// local refuses requests that were sent to a name that is not one of this machine: a site whose name was made to
+// lead here would read along.
 func local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLocal(r.Host) {

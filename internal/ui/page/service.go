@@ -135,7 +135,8 @@ func (s *Service) turn(ctx context.Context, now time.Time) {
 		return
 	}
 	pools, _ := s.Catalogs.Pools(ctx, snap)
-	in := input{Snap: snap, Pools: pools, Rows: p.fleet.Read(snap, pools), Verdict: view, Records: p.records, Plan: p.plan, Leading: is.leading, Now: now}
+	in := input{Snap: snap, Pools: pools, Rows: p.fleet.Read(snap, pools), Verdict: view, Records: p.records,
+		Plan: p.plan, Leading: is.leading, Now: now}
 	if noting {
 		p.note(in)
 	}

@@ -20,7 +20,8 @@ import (
 // Workloads asks the API server, for kinds that it serves, whatever they are.
 type Workloads struct{ Client client.Client }
 
-// Read reads the pod template of a workload and how many pods it has. A flaw is for the owner of the buffer to mend, an error may pass by itself.
+// Read reads the pod template of a workload and how many pods it has. A flaw is for the owner of the buffer to
+// mend, an error may pass by itself.
 func (w Workloads) Read(ctx context.Context, namespace string, ref *autoscalingv1beta1.ScalableRef) (buffer.Source, *buffer.Flaw, error) {
 	kind := buffer.KindOf(ref)
 	if flaw := buffer.Unscalable(kind); flaw != nil {
@@ -39,7 +40,8 @@ func (w Workloads) Read(ctx context.Context, namespace string, ref *autoscalingv
 	o.SetGroupVersionKind(mapping.GroupVersionKind)
 	err = w.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, o)
 	if apierrors.IsNotFound(err) {
-		return buffer.Source{}, &buffer.Flaw{Code: buffer.WorkloadNotFound, Value: fmt.Sprintf("there is no %s %q in namespace %q", kind, ref.Name, namespace)}, nil
+		return buffer.Source{}, &buffer.Flaw{Code: buffer.WorkloadNotFound,
+			Value: fmt.Sprintf("there is no %s %q in namespace %q", kind, ref.Name, namespace)}, nil
 	}
 	if err != nil {
 		flaw, err := w.denied(err, mapping.Resource, "")
@@ -58,7 +60,8 @@ func (w Workloads) Read(ctx context.Context, namespace string, ref *autoscalingv
 	err = w.Client.SubResource("scale").Get(ctx, o, scale)
 	switch {
 	case apierrors.IsNotFound(err):
-		return buffer.Source{}, wrong("%s cannot be scaled: it has no scale subresource; name a PodTemplate in spec.podTemplateRef", kind), nil
+		return buffer.Source{}, wrong("%s cannot be scaled: it has no scale subresource; name a PodTemplate in "+
+			"spec.podTemplateRef", kind), nil
 	case err != nil:
 		flaw, err := w.denied(err, mapping.Resource, "/scale")
 		return buffer.Source{}, flaw, err
@@ -74,7 +77,8 @@ func (w Workloads) Read(ctx context.Context, namespace string, ref *autoscalingv
 // denied makes a flaw of a right that the controller lacks.
 func (w Workloads) denied(err error, r schema.GroupVersionResource, subresource string) (*buffer.Flaw, error) {
 	if apierrors.IsForbidden(err) {
-		return wrong("Karpenter may not read %s%s of API group %s: give its service account the right to get them", r.Resource, subresource, r.Group), nil
+		return wrong("Karpenter may not read %s%s of API group %s: give its service account the right to get them",
+			r.Resource, subresource, r.Group), nil
 	}
 	return nil, fmt.Errorf("read %s%s: %w", r.Resource, subresource, err)
 }

@@ -94,7 +94,8 @@ func (m *Model) remarks() []string {
 func (m *Model) tabs() string {
 	p := m.picture
 	names := [sections]string{
-		fmt.Sprintf("nodes %d", len(p.Nodes)), fmt.Sprintf("steps %d", len(p.Steps)), fmt.Sprintf("held back %d", len(p.Held)), fmt.Sprintf("waiting %d", len(p.Waiting)),
+		fmt.Sprintf("nodes %d", len(p.Nodes)), fmt.Sprintf("steps %d", len(p.Steps)),
+		fmt.Sprintf("held back %d", len(p.Held)), fmt.Sprintf("waiting %d", len(p.Waiting)),
 	}
 	if o := m.opened; o != nil {
 		return "[" + o.title() + "]  Esc closes it"

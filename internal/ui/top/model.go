@@ -168,7 +168,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, next
 }
 
-// show takes a picture in. The open node stays, as long as it is there.
+// show takes a picture in. The open node stays, while it exists.
 func (m *Model) show(p *Picture) {
 	m.picture = p
 	if m.filter.pool != "" && !slices.Contains(m.pools(), m.filter.pool) {
@@ -192,7 +192,10 @@ func (m *Model) arrange() {
 	m.lists[ofNodes].fill(m.order.titles(), nodeTable(shown), func(i int) string { return shown[i].Name })
 	m.lists[ofSteps].fill(stepTitles, stepTable(p.Steps), func(i int) string { return p.Steps[i].ID })
 	m.lists[ofHeld].fill(heldTitles, heldTable(p.Held), func(i int) string { return p.Held[i].By + "\n" + p.Held[i].Why })
-	m.lists[ofWaiting].fill(podTitles, podTable(p.Waiting, p.At), func(i int) string { return p.Waiting[i].Namespace + "/" + p.Waiting[i].Name })
+	m.lists[ofWaiting].fill(podTitles, podTable(p.Waiting, p.At), func(i int) string {
+		return p.Waiting[i].Namespace +
+			"/" + p.Waiting[i].Name
+	})
 }
 
 // pools are the pools that have nodes.
@@ -225,7 +228,8 @@ func (m *Model) open() tea.Cmd {
 		return m.ask()
 	case ofSteps:
 		m.opened.lines = labelled(stepTitles, stepTable(p.Steps[at : at+1])[0])
-		m.opened.lines = append(m.opened.lines, "nodes: "+strings.Join(p.Steps[at].Nodes, ", "), fmt.Sprintf("pods that move: %d", p.Steps[at].Pods))
+		m.opened.lines = append(m.opened.lines, "nodes: "+strings.Join(p.Steps[at].Nodes, ", "),
+			fmt.Sprintf("pods that move: %d", p.Steps[at].Pods))
 	case ofHeld:
 		m.opened.lines = labelled(heldTitles, heldTable(p.Held[at : at+1])[0])
 	case ofWaiting:

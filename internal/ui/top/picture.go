@@ -66,11 +66,16 @@ var columns = []column{
 	{"type", "TYPE", false, func(n *Node) string { return n.Type + " " + n.CapacityType }, func(a, b *Node) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.CapacityType, b.CapacityType))
 	}},
-	{"price", "$/H", true, func(n *Node) string { return fmt.Sprintf("%.4f", n.Price.Dollars()) }, func(a, b *Node) int { return cmp.Compare(a.Price, b.Price) }},
-	{"cpu", "CPU", true, func(n *Node) string { return bar(n.CPU) }, func(a, b *Node) int { return cmp.Compare(a.CPU.Part(), b.CPU.Part()) }},
-	{"memory", "MEMORY", true, func(n *Node) string { return bar(n.Memory) }, func(a, b *Node) int { return cmp.Compare(a.Memory.Part(), b.Memory.Part()) }},
-	{"pods", "PODS", true, func(n *Node) string { return fmt.Sprint(n.Pods) }, func(a, b *Node) int { return cmp.Compare(a.Pods, b.Pods) }},
-	{"state", "STATE", true, func(n *Node) string { return string(n.Mark) }, func(a, b *Node) int { return cmp.Compare(weight(a.Mark), weight(b.Mark)) }},
+	{"price", "$/H", true, func(n *Node) string { return fmt.Sprintf("%.4f", n.Price.Dollars()) },
+		func(a, b *Node) int { return cmp.Compare(a.Price, b.Price) }},
+	{"cpu", "CPU", true, func(n *Node) string { return bar(n.CPU) },
+		func(a, b *Node) int { return cmp.Compare(a.CPU.Part(), b.CPU.Part()) }},
+	{"memory", "MEMORY", true, func(n *Node) string { return bar(n.Memory) },
+		func(a, b *Node) int { return cmp.Compare(a.Memory.Part(), b.Memory.Part()) }},
+	{"pods", "PODS", true, func(n *Node) string { return fmt.Sprint(n.Pods) },
+		func(a, b *Node) int { return cmp.Compare(a.Pods, b.Pods) }},
+	{"state", "STATE", true, func(n *Node) string { return string(n.Mark) },
+		func(a, b *Node) int { return cmp.Compare(weight(a.Mark), weight(b.Mark)) }},
 }
 
 // weight is the greater the more a mark matters.

@@ -173,7 +173,8 @@ var (
 
 // readBranches reads the counts of types that can trunk out of the module's source.
 func readBranches(ctx context.Context) (map[string]int, error) {
-	text, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", "github.com/aws/amazon-vpc-resource-controller-k8s@latest").Output()
+	text, err := exec.CommandContext(ctx, "go", "mod", "download", "-json",
+		"github.com/aws/amazon-vpc-resource-controller-k8s@latest").Output()
 	if err != nil {
 		return nil, err
 	}

@@ -158,10 +158,11 @@ func (s *Simplex) Value() float64 {
 
 // Optimize pivots until no known column and no slack improves the objective. more, asked now and then, may end it early.
 //
-// Most negative first is quick, but can go in circles among bases of equal value. Late in a run the first improving variable is taken
-// instead, which is slow and goes in circles hardly ever: never, if the first of equal rows left too (Bland's rule), but numbers stay sound
-// only if the one with the largest pivot does. So what ends a run for sure is the number of its turns. Few runs get that far, because callers
-// keep ties away by what they add to bounds.
+// Most negative first is quick, but can go in circles among bases of equal value. Late in a run the first improving
+// variable is taken instead, which is slow and goes in circles hardly ever: never, if the first of equal rows left
+// too (Bland's rule), but numbers stay sound only if the one with the largest pivot does. So what ends a run for
+// sure is the number of its turns. Few runs get that far, because callers keep ties away by what they add to
+// bounds.
 func (s *Simplex) Optimize(more func() bool) {
 	for turn := 0; ; turn++ {
 		if turn%16 == 15 && !more() || turn > mostTurns*(s.m+10) {

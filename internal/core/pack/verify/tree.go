@@ -6,17 +6,18 @@ import (
 	"slices"
 )
 
-// A Tree proves a bound on the nodes of some classes by cases. No class in it shares a cell with one outside. It knows nothing of stock, limits
-// and conflicts: what holds for all fleets holds for those that respect them.
+// A Tree proves a bound on the nodes of some classes by cases. No class in it shares a cell with one outside. It
+// knows nothing of stock, limits and conflicts: what holds for all fleets holds for those that respect them.
 //
-// Every inner branch names a rule about fleets: either at most Most nodes are of its kind, or more. Every fleet is on one side, so the
-// lowest bound of all leaves bounds every fleet. The worths of a leaf prove its bound as those of a certificate do, with a toll for each
-// rule on the way to it. A node of the kind is rewarded with the toll where more of it are asked for, and taxed where fewer are. If then no
-// node holds items worth more than it costs, a fleet that keeps the rules costs at least what all items are worth, plus each toll times the nodes
-// that are asked for, less each toll times those that are allowed.
+// Every inner branch names a rule about fleets: either at most Most nodes are of its kind, or more. Every fleet is
+// on one side, so the lowest bound of all leaves bounds every fleet. The worths of a leaf prove its bound as those
+// of a certificate do, with a toll for each rule on the way to it. A node of the kind is rewarded with the toll
+// where more of it are asked for, and taxed where fewer are. If then no node holds items worth more than it costs,
+// a fleet that keeps the rules costs at least what all items are worth, plus each toll times the nodes that are
+// asked for, less each toll times those that are allowed.
 //
-// A fleet is asked about as if it used no cell that another one covers, which is as large, costs no more and is open to as many: a fleet that uses
-// such a cell can use the other one.
+// A fleet is asked about as if it used no cell that another one covers, which is as large, costs no more and is
+// open to as many: a fleet that uses such a cell can use the other one.
 type Tree struct {
 	Classes  [][]int // of the problem; those with equal needs that may use the same cells are one
 	Branches []Branch
@@ -30,8 +31,8 @@ type Branch struct {
 	Toll       []int64 // per rule from the root on
 }
 
-// A Rule divides fleets by the number of their nodes of a kind: those that cost at least Price and hold at least Least items of a class. With a
-// Least of 0 it is those of cells that the class may use.
+// A Rule divides fleets by the number of their nodes of a kind: those that cost at least Price and hold at least
+// Least items of a class. With a Least of 0 it is those of cells that the class may use.
 type Rule struct {
 	Price int64
 	Class int // of the tree; −1 for nodes with any contents
@@ -50,8 +51,8 @@ type grove struct {
 	more   []bool // whether the branch is the one with more nodes
 }
 
-// trees proves the bounds of all trees and returns their sum. Their classes are worth nothing from then on, so that nothing is left to prove of their
-// cells, in which there is nothing else.
+// trees proves the bounds of all trees and returns their sum. Their classes are worth nothing from then on, so that
+// nothing is left to prove of their cells, in which there is nothing else.
 func (v *verification) trees() (sum int64, err error) {
 	taken := make([]bool, len(v.p.Classes))
 	defer func(whole []int64) { v.demand = whole }(v.demand)
@@ -214,8 +215,8 @@ func (g *grove) leaf(b *Branch) (int64, error) {
 
 // holdsNoMore checks that no node of a cell holds items worth more than it costs, under the tolls of a leaf.
 //
-// A toll on nodes with any contents, of all cells or of some, changes what the node costs. A toll on nodes with so many items of a class is a step in what those
-// items are worth, which the prover adds when the count is reached.
+// A toll on nodes with any contents, of all cells or of some, changes what the node costs. A toll on nodes with so
+// many items of a class is a step in what those items are worth, which the prover adds when the count is reached.
 func (g *grove) holdsNoMore(i int, b *Branch) error {
 	v, p := g.v, g.prover
 	p.worth, p.steps = b.Worth, make([][]step, len(b.Worth))

@@ -11,8 +11,8 @@ type Demand struct {
 	Count int64
 }
 
-// Demands is what claims come down to where numbers say all that they ask for. Where a claim may be served in several ways, wants all there is, or
-// cares how its devices go together, numbers do not.
+// Demands is what claims come down to where numbers say all that they ask for. Where a claim may be served in
+// several ways, wants all there is, or cares how its devices go together, numbers do not.
 func Demands(claims []*Claim) (out []Demand, ok bool) {
 	for _, c := range claims {
 		if c.Shared || c.At != Nowhere || len(c.Constraints) > 0 {
@@ -55,8 +55,8 @@ func (d *Demand) Within(kinds []bool) bool {
 	return true
 }
 
-// Free counts the devices of some kinds that are not allocated. Those that may be allocated several times never run out, as far as numbers of
-// devices say.
+// Free counts the devices of some kinds that are not allocated. Those that may be allocated several times never run
+// out, as far as numbers of devices say.
 func (s *State) Free(kinds []bool) int64 {
 	n := int64(0)
 	for i := range s.inventory.Devices {

@@ -121,7 +121,8 @@ type Effort struct{ Steps int }
 
 // New is an inventory of which nothing is allocated. What is asked about it is added to an effort.
 func New(inv *Inventory, effort *Effort) *State {
-	return &State{inventory: inv, effort: effort, used: make([]bool, len(inv.Devices)), shares: make([][]int64, len(inv.Devices)), counters: slices.Clone(inv.Counters)}
+	return &State{inventory: inv, effort: effort, used: make([]bool, len(inv.Devices)),
+		shares: make([][]int64, len(inv.Devices)), counters: slices.Clone(inv.Counters)}
 }
 
 // Use marks a device as allocated, or as shared by a pod that takes so much of it. It may only be called before any pody is asked.

@@ -36,7 +36,8 @@ type pick struct {
 type rule struct{ seen []int32 }
 
 func newSearch(s *State, claims []*Claim) *search {
-	q := &search{State: s, claims: claims, all: map[*Option][]int{}, rules: make([][]rule, len(claims)), spent: make([]int64, len(s.counters))}
+	q := &search{State: s, claims: claims, all: map[*Option][]int{}, rules: make([][]rule, len(claims)),
+		spent: make([]int64, len(s.counters))}
 	for i, c := range claims {
 		q.rules[i] = make([]rule, len(c.Constraints))
 	}
@@ -221,7 +222,8 @@ func (q *search) pickedBy(claim int) (n int) {
 
 // inUse reports whether a device that may be allocated several times is, so that its counters are drawn.
 func (q *search) inUse(d int) bool {
-	return q.inventory.Devices[d].Multiple && (q.shares[d] != nil || slices.ContainsFunc(q.picks, func(p pick) bool { return p.device == d }))
+	return q.inventory.Devices[d].Multiple && (q.shares[d] != nil ||
+		slices.ContainsFunc(q.picks, func(p pick) bool { return p.device == d }))
 }
 
 // free reports whether no claim has a device that keeps it from others. An administrator gets one twice only in different claims.
@@ -334,7 +336,8 @@ func (q *search) forget(at place, oi int) {
 
 // state is what there is once the picks are allocated. What an administrator looks at is not taken from anybody.
 func (q *search) state() *State {
-	next := &State{inventory: q.inventory, effort: q.effort, used: slices.Clone(q.used), shares: slices.Clone(q.shares), counters: slices.Clone(q.counters),
+	next := &State{inventory: q.inventory, effort: q.effort, used: slices.Clone(q.used),
+		shares: slices.Clone(q.shares), counters: slices.Clone(q.counters),
 		held: slices.Clone(q.held), drivers: slices.Clone(q.drivers)}
 	for _, p := range q.picks {
 		d := &q.inventory.Devices[p.device]

@@ -32,8 +32,8 @@ type Group struct {
 	MaxSkew    int32
 	MinDomains int32
 	Required   bool // anti-affinity: owners also keep matching pods away
-	// Universe is the domains of nodes that a spread counts; nil for other kinds and for Host. For an owner those exist besides in which it
-	// could get a new node.
+	// Universe is the domains of nodes that a spread counts; nil for other kinds and for Host. For an owner those
+	// exist besides in which it could get a new node.
 	Universe bits.Set
 	// Nodes are the existing nodes whose pods are counted, nil for all. Templates and Filter say the same of new ones:
 	// tolerated templates (nil for all), and requirement sets of which one must be met (nil for none).
@@ -42,8 +42,8 @@ type Group struct {
 	Filter    []int
 	// Beside are the topology keys of the owners' other spreads: nodes without one of these labels are not counted.
 	Beside []int
-	// Others are the topology keys of the owners' other terms of affinity. A term is about pods wherever they are: Elsewhere counts those that
-	// match and have no domain here, but one of another term.
+	// Others are the topology keys of the owners' other terms of affinity. A term is about pods wherever they are:
+	// Elsewhere counts those that match and have no domain here, but one of another term.
 	Others    []int
 	Elsewhere int
 

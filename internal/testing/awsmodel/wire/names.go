@@ -76,7 +76,8 @@ var queueNames = map[string]string{
 // ec2Request lists the request members whose name on the wire is not the field's: nearly all are lists, which EC2 calls
 // by the singular.
 var ec2Request = singular(`
-AllowedInstanceTypes ArchitectureTypes AssociationIds BlockDeviceMappings CapacityReservationIds CapacityReservationResourceGroupArns CpuManufacturers
+AllowedInstanceTypes ArchitectureTypes AssociationIds BlockDeviceMappings CapacityReservationIds
+CapacityReservationResourceGroupArns CpuManufacturers
 ElasticGpuSpecifications ExcludedInstanceTypes Filters FleetIds GroupIds GroupNames ImageIds InstanceGenerations
 InstanceIds InstanceTypes Ipv4Prefixes Ipv6Prefixes KeyNames KeyPairIds LaunchTemplateIds LaunchTemplateNames
 LicenseSpecifications LocalStorageTypes NetworkInterfaceIds NetworkInterfaces Owners ProductCodes ProductDescriptions
