@@ -4,8 +4,6 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +11,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/kit/identity"
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
@@ -82,44 +81,45 @@ func complete(snap *cluster.Snapshot, p *cluster.Pod, n *cluster.Node) bool {
 
 // printOf sums up what a scheduler may look at of a node, but for its pods.
 func printOf(n *cluster.Node) uint64 {
-	h := fnv.New64a()
-	put := func(texts ...string) {
-		for _, t := range texts {
-			_, _ = h.Write(append([]byte(t), 0))
-		}
+	b := identity.Map(make([]byte, 0, 4096), n.Node.Labels)
+	taints := n.Taints()
+	b = identity.Count(b, len(taints))
+	for _, t := range taints {
+		b = identity.Texts(b, []string{t.Key, t.Value, string(t.Effect)})
 	}
-	for _, k := range slices.Sorted(maps.Keys(n.Node.Labels)) {
-		put(k, n.Node.Labels[k])
-	}
-	for _, t := range n.Taints() {
-		put(t.Key, t.Value, string(t.Effect))
-	}
+	b = identity.Count(b, len(n.Node.Status.Allocatable))
 	for _, k := range slices.Sorted(maps.Keys(n.Node.Status.Allocatable)) {
 		q := n.Node.Status.Allocatable[k]
-		put(string(k), q.String())
+		b = identity.Text(identity.Text(b, string(k)), q.String())
 	}
+	b = identity.Count(b, len(n.CSINode))
 	for _, k := range slices.Sorted(maps.Keys(n.CSINode)) {
-		put(k, strconv.Itoa(int(n.CSINode[k])))
+		b = identity.Number(identity.Text(b, k), int64(n.CSINode[k]))
 	}
+	ready := corev1.ConditionStatus("")
 	for i := range n.Node.Status.Conditions {
 		if c := &n.Node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			put(string(c.Status))
+			ready = c.Status
 		}
 	}
-	put(string(n.Node.UID), strconv.FormatBool(n.Node.Spec.Unschedulable))
+	b = identity.Text(identity.Text(b, string(ready)), string(n.Node.UID))
+	b = identity.Flag(b, n.Node.Spec.Unschedulable)
+	h := fnv.New64a()
+	_, _ = h.Write(b)
 	return h.Sum64()
 }
 
 // describe says what of pools and node classes can change how the next node fares.
 func describe(snap *cluster.Snapshot) string {
-	var b strings.Builder
+	var b []byte
 	for p := range snap.Pools() {
-		b.WriteString(string(p.UID) + "/" + strconv.FormatInt(p.Generation, 10) + " ")
+		b = identity.Number(identity.Text(identity.Flag(b, true), string(p.UID)), p.Generation)
 	}
+	b = identity.Flag(b, false) // the list of pools ends here
 	for c := range snap.NodeClasses() {
-		b.WriteString(string(c.UID) + "/" + strconv.FormatInt(c.Generation, 10) + " ")
+		b = identity.Number(identity.Text(b, string(c.UID)), c.Generation)
 	}
-	return b.String()
+	return string(b)
 }
 
 // news is what all pods show about schedulers and about the kinds that are looked at.

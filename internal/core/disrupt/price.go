@@ -2,7 +2,6 @@ package disrupt
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 
@@ -13,6 +12,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/need"
 	shapes "karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // capacityTypes lists the capacity types in the order in which a launch prefers them.
@@ -74,10 +74,7 @@ func newShop(catalog *cloud.Catalog) *shop {
 }
 
 func (s *shop) kindOf(known map[string]int, o *cloud.Offering) int {
-	var key []byte
-	for _, name := range slices.Sorted(maps.Keys(o.Labels)) {
-		key = append(append(append(append(key, name...), 0), o.Labels[name]...), 0)
-	}
+	key := identity.Map(nil, o.Labels)
 	i, ok := known[string(key)]
 	if !ok {
 		i = len(s.kinds)

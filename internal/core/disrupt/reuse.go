@@ -1,7 +1,6 @@
 package disrupt
 
 import (
-	"encoding/binary"
 	"hash/fnv"
 	"maps"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // May the last answer be used again? A search costs far more than anything else here, and a cluster never stands
@@ -123,17 +123,26 @@ func (f fingerprint) equals(other fingerprint) bool {
 	return f.sum == other.sum && maps.Equal(f.catalogs, other.catalogs)
 }
 
-// Order is part of it where order is fixed (nodes and pods are sorted in a snapshot), so no set has to be built; numbers stand between
-// lists, so that a pod that goes from one node to the next is another world.
+// Order is part of it where order is fixed (nodes and pods are sorted in a snapshot), so no set has to be built. Each list is
+// written with its length or its end, so that a pod that goes from one node to the next makes another fingerprint.
 func (s *search) fingerprint(movers []*Candidate) fingerprint {
 	h := fnv.New64a()
+	buf := make([]byte, 0, 128)
 	text := func(parts ...string) {
 		for _, part := range parts {
-			_, _ = h.Write([]byte(part))
-			_, _ = h.Write([]byte{0})
+			buf = identity.Text(buf[:0], part)
+			_, _ = h.Write(buf)
 		}
 	}
-	number := func(n int) { _, _ = h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
+	number := func(n int) {
+		buf = identity.Number(buf[:0], int64(n))
+		_, _ = h.Write(buf)
+	}
+	flag := func(yes bool) {
+		buf = identity.Flag(buf[:0], yes)
+		_, _ = h.Write(buf)
+	}
+	number(len(movers))
 	for _, c := range movers {
 		text(string(c.Node.Claim.UID))
 		number(int(c.Price))
@@ -143,18 +152,17 @@ func (s *search) fingerprint(movers []*Candidate) fingerprint {
 		text(string(p.UID))
 	}
 	for n := range s.w.Snap.Nodes() {
+		flag(true)
 		text(n.Name)
-		if s.gated[n.Name] {
-			number(-1)
-		}
+		flag(s.gated[n.Name])
 		number(len(n.Pods))
 		for _, p := range n.Pods {
 			text(string(p.UID))
-			if !p.Deleted.IsZero() {
-				number(-2)
-			}
+			flag(!p.Deleted.IsZero())
 		}
 	}
+	flag(false) // the list of nodes ends here
+	number(len(s.resting.still))
 	for _, p := range s.resting.still {
 		text(string(p.UID), s.resting.at[p])
 		number(int(p.Class.ID))

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
@@ -72,18 +73,18 @@ func (b *raiser) plan(r *problem.Result) *Plan {
 }
 
 // holders are the pods that a plan gives volume claims which one pod at a time may use, by namespace and name.
-type holders map[string]*cluster.Pod
+type holders map[types.NamespacedName]*cluster.Pod
 
 func (h holders) note(claims []string, pods []*cluster.Pod) {
 	for _, name := range claims {
-		h[pods[0].Namespace+"/"+name] = pods[0]
+		h[types.NamespacedName{Namespace: pods[0].Namespace, Name: name}] = pods[0]
 	}
 }
 
 // refusal says which of its claims a pod has to do without.
 func (h holders) refusal(claims []string, pod *cluster.Pod) []reason.Count {
 	for _, name := range claims {
-		if by := h[pod.Namespace+"/"+name]; by != nil {
+		if by := h[types.NamespacedName{Namespace: pod.Namespace, Name: name}]; by != nil {
 			return []reason.Count{lower.HeldBy(name, by)}
 		}
 	}

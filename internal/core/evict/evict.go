@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -119,7 +120,7 @@ func critical(p *cluster.Pod) bool {
 // Attached returns the volumes that are still attached to a drained node and must leave it before its machine does.
 // Volumes of pods that are not waited for stay as long as those pods do.
 func Attached(snap *cluster.Snapshot, row *cluster.Node, now time.Time) []string {
-	staying := map[string]bool{}
+	staying := map[types.NamespacedName]bool{}
 	for _, p := range row.Pods {
 		if !movable.Drainable(p, now) {
 			addVolumes(staying, p)
@@ -136,23 +137,23 @@ func Attached(snap *cluster.Snapshot, row *cluster.Node, now time.Time) []string
 	return out
 }
 
-func addVolumes(to map[string]bool, p *cluster.Pod) {
+func addVolumes(to map[types.NamespacedName]bool, p *cluster.Pod) {
 	for _, v := range p.Class.Spec.Volumes {
 		switch {
 		case v.PersistentVolumeClaim != nil:
-			to[p.Namespace+"/"+v.PersistentVolumeClaim.ClaimName] = true
+			to[types.NamespacedName{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}] = true
 		case v.Ephemeral != nil:
-			to[p.Namespace+"/"+p.Name+"-"+v.Name] = true
+			to[types.NamespacedName{Namespace: p.Namespace, Name: p.Name + "-" + v.Name}] = true
 		}
 	}
 }
 
-// claimOf names the PersistentVolumeClaim that holds a volume, "" if none does.
-func claimOf(pv *corev1.PersistentVolume) string {
+// claimOf names the PersistentVolumeClaim that holds a volume; the empty name if none does.
+func claimOf(pv *corev1.PersistentVolume) types.NamespacedName {
 	if pv == nil || pv.Spec.ClaimRef == nil {
-		return ""
+		return types.NamespacedName{}
 	}
-	return pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name
+	return types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}
 }
 
 // HeldUntil returns the time until which pods may stay because their new places are not ready yet, zero if they must go now. It

@@ -149,7 +149,7 @@ func (b *builder) makeLabels() {
 		l.OnNode = append(l.OnNode, on)
 		row := make([]problem.Match, len(b.templates))
 		for t, tmpl := range b.templates {
-			row[t] = tmpl.matchOf(r, b.reqs.texts[i])
+			row[t] = tmpl.matchOf(r, b.reqs.keys[i])
 		}
 		l.OnTemplate = append(l.OnTemplate, row)
 	}

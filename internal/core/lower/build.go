@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 	"karpenter.sh/karpenter/internal/core/label"
@@ -43,25 +45,25 @@ type builder struct {
 	groups    *groupTable
 	keys      []*topologyKey
 	asked     []string // key=value: values that pods list for topology keys that a pool leaves open
-	reqs      interned[label.Reqs]
+	reqs      interned[string, label.Reqs]
 	eithers   map[int][]int // by place in reqs: those of which one has to be met
-	tols      interned[tolerance]
+	tols      interned[toleranceKey, tolerance]
 	ports     *ports.Table
-	drivers   numbers // of volumes, by name
-	volumes   numbers // claims, by namespace/name
+	drivers   numbers[string] // of volumes, by name
+	volumes   numbers[volumeKey]
 	disks     map[int]*diskKind
 	hosts     map[string]bool // names of hosts that stay; nil until asked for
 	devices   *deviceDesk     // nil where no pod asks for devices
-	shared    map[string]*sharedClaim
-	exclusive map[string]*exclusiveClaim
+	shared    map[types.NamespacedName]*sharedClaim
+	exclusive map[types.NamespacedName]*exclusiveClaim
 	classes   []Class
 	softOn    bool // some template or node has a PreferNoSchedule taint
 }
 
 // Numbers are given to names in the order in which they are first asked for.
-type numbers map[string]int
+type numbers[K comparable] map[K]int
 
-func (n numbers) of(name string) int {
+func (n numbers[K]) of(name K) int {
 	i, ok := n[name]
 	if !ok {
 		i = len(n)
@@ -70,22 +72,28 @@ func (n numbers) of(name string) int {
 	return i
 }
 
-// An interned table numbers values by a canonical text.
-type interned[T any] struct {
-	list  []T
-	texts []string
-	index map[string]int
+// A volumeKey identifies what is attached for a claim: its volume, or what the volume takes of its storage class on the node.
+type volumeKey struct {
+	namespace, claim string
+	class            bool
 }
 
-func (t *interned[T]) of(text string, v T) int {
-	if i, ok := t.index[text]; ok {
+// An interned table numbers values by their identity.
+type interned[K comparable, T any] struct {
+	list  []T
+	keys  []K
+	index map[K]int
+}
+
+func (t *interned[K, T]) of(key K, v T) int {
+	if i, ok := t.index[key]; ok {
 		return i
 	}
 	if t.index == nil {
-		t.index = map[string]int{}
+		t.index = map[K]int{}
 	}
-	t.index[text] = len(t.list)
-	t.list, t.texts = append(t.list, v), append(t.texts, text)
+	t.index[key] = len(t.list)
+	t.list, t.keys = append(t.list, v), append(t.keys, key)
 	return len(t.list) - 1
 }
 
@@ -113,7 +121,7 @@ type cohort struct {
 
 func newBuilder(m *Memory, in Input) *builder {
 	return &builder{mem: m, in: in, counted: map[*podInfo]bool{}, problem: &problem.Problem{}, ports: &ports.Table{},
-		drivers: numbers{}, volumes: numbers{}}
+		drivers: numbers[string]{}, volumes: numbers[volumeKey]{}}
 }
 
 func (b *builder) build() {

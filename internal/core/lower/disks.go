@@ -47,8 +47,8 @@ func (b *builder) mountsOfDisk(pvc *corev1.PersistentVolumeClaim) []volumes.Volu
 		wish += " " + string(mode)
 	}
 	return []volumes.Volume{
-		{Driver: b.diskKind(class, wish, pvc), ID: b.volumes.of(pvc.Namespace + "/" + pvc.Name)},
-		{Driver: b.diskKind(class, "", nil), ID: b.volumes.of(pvc.Namespace + "/" + pvc.Name + "/class")},
+		{Driver: b.diskKind(class, wish, pvc), ID: b.volumes.of(volumeKey{pvc.Namespace, pvc.Name, false})},
+		{Driver: b.diskKind(class, "", nil), ID: b.volumes.of(volumeKey{pvc.Namespace, pvc.Name, true})},
 	}
 }
 

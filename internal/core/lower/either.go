@@ -25,7 +25,7 @@ func (b *builder) either(terms []int) (int, bool) {
 			}
 			agreed = agreed.Without(key)
 		}
-		text = identity.Text(text, b.reqs.texts[at])
+		text = identity.Text(text, b.reqs.keys[at])
 	}
 	at := b.reqs.of(string(text), agreed)
 	if b.eithers == nil {

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/reason"
@@ -24,14 +24,14 @@ type exclusiveClaim struct {
 // readExclusive finds the claims of mode ReadWriteOncePod that pods ask for, and the pods that run with them or have a place already. Of
 // those that ask the weightiest comes first, then who has a place, then the oldest; but who finds no room leaves the claim to the others.
 func (b *builder) readExclusive(pods []*cluster.Pod) {
-	b.exclusive = map[string]*exclusiveClaim{}
+	b.exclusive = map[types.NamespacedName]*exclusiveClaim{}
 	for _, p := range pods {
 		for _, name := range b.mem.infoOf(p.Class).claims {
 			if pvc := b.in.Snap.PVC(p.Namespace, name); pvc == nil || !slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) {
 				continue
 			}
 			planned := b.seated[p.PodKey]
-			key := p.Namespace + "/" + name
+			key := types.NamespacedName{Namespace: p.Namespace, Name: name}
 			x := b.exclusive[key]
 			if x == nil {
 				x = &exclusiveClaim{name: name}
@@ -66,7 +66,7 @@ func (b *builder) readExclusive(pods []*cluster.Pod) {
 // leaveTo gives a pod that is not planned now the claims that it names.
 func (b *builder) leaveTo(p *cluster.Pod) {
 	for _, name := range b.mem.infoOf(p.Class).claims {
-		if x := b.exclusive[p.Namespace+"/"+name]; x != nil {
+		if x := b.exclusive[types.NamespacedName{Namespace: p.Namespace, Name: name}]; x != nil {
 			x.holder = p
 		}
 	}
@@ -75,7 +75,7 @@ func (b *builder) leaveTo(p *cluster.Pod) {
 // heldFrom says why a pod has to do without a volume claim; Code 0 if it need not.
 func (b *builder) heldFrom(p *cluster.Pod, claims []string) reason.Count {
 	for _, name := range claims {
-		if x := b.exclusive[p.Namespace+"/"+name]; x != nil && x.holder != nil {
+		if x := b.exclusive[types.NamespacedName{Namespace: p.Namespace, Name: name}]; x != nil && x.holder != nil {
 			return HeldBy(name, x.holder)
 		}
 	}
@@ -94,19 +94,18 @@ func (b *builder) tieExclusive() {
 	}
 	for _, c := range b.cohorts {
 		for _, name := range c.info.claims {
-			if x := b.exclusive[c.info.class.Namespace+"/"+name]; x != nil {
+			if x := b.exclusive[types.NamespacedName{Namespace: c.info.class.Namespace, Name: name}]; x != nil {
 				x.users += len(c.pods)
 				x.cohorts = append(x.cohorts, c)
 			}
 		}
 	}
-	for _, key := range sortedKeys(b.exclusive) {
+	for _, key := range sortedClaims(b.exclusive) {
 		x := b.exclusive[key]
 		if x.users < 2 {
 			continue
 		}
-		g := b.groups.intern(group{kind: spread.Anti, key: everywhere, required: true, owned: true, claim: true,
-			selector: selector{text: "\x00claim/" + key, sel: labels.Nothing()}})
+		g := b.groups.intern(group{kind: spread.Anti, key: everywhere, required: true, owned: true, claim: true, selector: usersOf(key)})
 		for _, c := range x.cohorts {
 			c.apart = append(slices.Clip(c.apart), g.id)
 			c.groups = append(slices.Clip(c.groups), g.id)

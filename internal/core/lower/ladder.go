@@ -3,18 +3,24 @@ package lower
 import (
 	"cmp"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/label"
 	"karpenter.sh/karpenter/internal/core/problem"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // A tolerance is a set of tolerations, with or without one for every PreferNoSchedule taint.
 type tolerance struct {
 	list []corev1.Toleration
+	soft bool
+}
+
+// A toleranceKey identifies a tolerance.
+type toleranceKey struct {
+	list string
 	soft bool
 }
 
@@ -82,22 +88,15 @@ func (b *builder) makeQueue() {
 
 // text identifies the question that the cohort asks.
 func (c *cohort) text(buf []byte) []byte {
-	buf = strconv.AppendUint(buf, uint64(c.info.class.ID), 36)
-	buf = append(buf, '/')
-	buf = append(buf, c.info.class.Namespace...)
-	buf = append(buf, '/')
-	buf = strconv.AppendInt(buf, int64(c.priority), 36)
-	if len(c.info.ephemeral) > 0 || c.devices.alone {
-		buf = append(buf, c.pods[0].Namespace...)
-		buf = append(buf, '/')
-		buf = append(buf, c.pods[0].Name...)
+	buf = identity.Number(buf, int64(c.info.class.ID))
+	buf = identity.Text(buf, c.info.class.Namespace)
+	buf = identity.Number(buf, int64(c.priority))
+	alone := len(c.info.ephemeral) > 0 || c.devices.alone
+	if buf = identity.Flag(buf, alone); alone {
+		buf = identity.Text(identity.Text(buf, c.pods[0].Namespace), c.pods[0].Name)
 	}
 	for _, list := range [][]int{c.hard, c.soft, c.near, c.apart, c.nearSoft, c.apartSoft, c.groups} {
-		buf = append(buf, '|')
-		for _, g := range list {
-			buf = strconv.AppendInt(buf, int64(g), 36)
-			buf = append(buf, ',')
-		}
+		buf = identity.Numbers(buf, list)
 	}
 	return buf
 }
@@ -115,7 +114,7 @@ func (b *builder) classOf(c *cohort, order int) problem.Class {
 	for _, term := range i.terms {
 		out.Terms = append(out.Terms, b.reqs.of(term.Key(), term))
 	}
-	out.Tol = b.tols.of(i.tolKey+softText(true), tolerance{i.tolerances, true})
+	out.Tol = b.tols.of(toleranceKey{i.tolKey, true}, tolerance{i.tolerances, true})
 	return out
 }
 
@@ -161,7 +160,7 @@ func (b *builder) variantsOf(c *cohort) []problem.Variant {
 	var out []problem.Variant
 	for n, l := range levels {
 		owns := b.ownedAt(c, l)
-		tol := b.tols.of(i.tolKey+softText(l.tolerate), tolerance{i.tolerances, l.tolerate})
+		tol := b.tols.of(toleranceKey{i.tolKey, l.tolerate}, tolerance{i.tolerances, l.tolerate})
 		terms := make([][]int, len(alternatives))
 		for _, term := range i.terms {
 			full := term
@@ -185,13 +184,6 @@ func (b *builder) variantsOf(c *cohort) []problem.Variant {
 		}
 	}
 	return out
-}
-
-func softText(soft bool) string {
-	if soft {
-		return "\x00soft" // no part of a tolerations key is empty
-	}
-	return ""
 }
 
 // ownedAt returns the groups whose constraint counts at a level.

@@ -25,7 +25,7 @@ type Memory struct {
 	templates map[templateKey]*template
 	asked     map[string]map[string]bool // values that pods ask for, of labels that are chosen for each node
 
-	reservations  numbers
+	reservations  numbers[string]
 	daemons       []daemon
 	daemonVersion int
 	poolCatalogs  map[string]*catalog // by pool name, of this turn

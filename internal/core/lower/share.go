@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
@@ -22,14 +22,14 @@ type sharedClaim struct {
 
 // readShared ties the pods that share such a claim together, as if they asked to be near each other.
 func (b *builder) readShared() {
-	b.shared = map[string]*sharedClaim{}
+	b.shared = map[types.NamespacedName]*sharedClaim{}
 	for _, c := range b.cohorts {
 		for _, name := range c.info.claims {
 			pvc := b.in.Snap.PVC(c.info.class.Namespace, name)
 			if !b.boundByPlace(pvc) {
 				continue
 			}
-			key := c.info.class.Namespace + "/" + name
+			key := types.NamespacedName{Namespace: c.info.class.Namespace, Name: name}
 			if b.shared[key] == nil {
 				b.shared[key] = &sharedClaim{claim: pvc}
 			}
@@ -41,7 +41,7 @@ func (b *builder) readShared() {
 		return
 	}
 	b.readPlannedUsers()
-	for _, key := range sortedKeys(b.shared) {
+	for _, key := range sortedClaims(b.shared) {
 		s := b.shared[key]
 		place := corev1.LabelTopologyZone
 		if b.wantsDisk(s.claim) {
@@ -51,7 +51,7 @@ func (b *builder) readShared() {
 			continue
 		}
 		s.group = b.groups.intern(group{kind: spread.Affinity, key: place, required: true, owned: true, claim: true,
-			selector: selector{text: "\x00claim/" + key, sel: labels.Nothing()}})
+			selector: usersOf(key)})
 		for _, c := range s.cohorts {
 			c.near = append(c.near, s.group.id)
 			c.groups = append(slices.Clip(c.groups), s.group.id)
@@ -67,7 +67,7 @@ func (b *builder) readPlannedUsers() {
 			continue
 		}
 		for _, name := range e.info.claims {
-			if s := b.shared[e.pod.Namespace+"/"+name]; s != nil {
+			if s := b.shared[types.NamespacedName{Namespace: e.pod.Namespace, Name: name}]; s != nil {
 				s.users++
 				s.planned = append(s.planned, e.target)
 			}

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
@@ -22,6 +24,17 @@ type selector struct {
 }
 
 var nothing = selector{text: "\x00nothing", sel: labels.Nothing()}
+
+// usersOf stands for the users of a volume claim. It selects no pods by label: groups name the users one by one.
+func usersOf(claim types.NamespacedName) selector {
+	text := identity.Of("", "claim", claim.Namespace, claim.Name) // the identity of requirements does not start with an empty text
+	return selector{text: text, sel: labels.Nothing()}
+}
+
+// sortedClaims returns the keys of a map in the order of their names with namespace.
+func sortedClaims[V any](m map[types.NamespacedName]V) []types.NamespacedName {
+	return slices.SortedFunc(maps.Keys(m), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+}
 
 // selectorOf reads a label selector, narrowed by the values that the pod has for keys. A missing or invalid one
 // selects nothing.

@@ -49,7 +49,7 @@ func (b *builder) readCohortVolumes(c *cohort, p *cluster.Pod) reason.Count {
 			c.volumes.mounts = append(c.volumes.mounts, b.mountsOfDisk(pvc)...)
 		} else if driver := DriverOf(b.in.Snap, pvc); driver != "" {
 			c.volumes.mounts = append(c.volumes.mounts, volumes.Volume{Driver: b.drivers.of(driver),
-				ID: b.volumes.of(p.Namespace + "/" + name)})
+				ID: b.volumes.of(volumeKey{p.Namespace, name, false})})
 		}
 	}
 	for _, alt := range c.volumes.alternatives {
@@ -289,7 +289,7 @@ func (b *builder) makeVolumes() {
 
 // countAttached counts the distinct claims of the pods on a node, and of those that are expected there.
 func (b *builder) countAttached(n *nodeInfo, coming []*expected, node *problem.Node) {
-	seen := map[string]bool{}
+	seen := map[volumeKey]bool{}
 	for _, p := range n.pods {
 		b.attach(node, p.Namespace, b.mem.infoOf(p.Class).claimsOf(p.Name), seen)
 	}
@@ -304,9 +304,9 @@ func (b *builder) countAttached(n *nodeInfo, coming []*expected, node *problem.N
 }
 
 // attach counts those claims that were not seen before.
-func (b *builder) attach(node *problem.Node, namespace string, claims []string, seen map[string]bool) {
+func (b *builder) attach(node *problem.Node, namespace string, claims []string, seen map[volumeKey]bool) {
 	for _, name := range claims {
-		key := namespace + "/" + name
+		key := volumeKey{namespace, name, false}
 		if seen[key] {
 			continue
 		}

@@ -2,13 +2,13 @@ package repack
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/pack"
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // Where one node may hold few pods of an application whose pods are of many sizes, the packer cannot be told so in pairs of classes.
@@ -81,8 +81,8 @@ func (a *assignment) sort(bad map[problem.ClassID]bool) {
 			most = 0
 		}
 		key = q.sizeKey(key[:0], it)
-		if most > 0 {
-			key = binary.AppendVarint(key, int64(i)) // a cap of its own
+		if key = identity.Flag(key, most > 0); most > 0 {
+			key = identity.Number(key, int64(i)) // a cap of its own
 		}
 		at, ok := known[string(key)]
 		if !ok {
@@ -115,10 +115,7 @@ func (a *assignment) sort(bad map[problem.ClassID]bool) {
 // sizeKey identifies items that are equal to the packer: they need as much and may go to the same machines.
 func (q *question) sizeKey(key []byte, it *item) []byte {
 	key = q.kindKey(key, it)
-	for _, n := range q.needOf(it.class) {
-		key = binary.AppendVarint(key, n)
-	}
-	return key
+	return identity.Numbers(key, q.needOf(it.class))
 }
 
 // fill puts n pods of a size on a bin, or as many as may be there: those that have the fewest other places first.

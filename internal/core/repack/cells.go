@@ -1,7 +1,6 @@
 package repack
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 
@@ -10,6 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // makeCells lists what nodes can be bought as, and which items may be on which.
@@ -53,13 +53,12 @@ func (q *question) findKinds() {
 
 // kindKey identifies the kind of an item.
 func (q *question) kindKey(key []byte, it *item) []byte {
-	key = binary.AppendVarint(binary.AppendVarint(key, int64(it.tier)), int64(it.over))
-	key = binary.AppendVarint(key, int64(len(it.pins)))
-	for _, d := range it.pins {
-		key = binary.AppendVarint(key, int64(d))
-	}
-	for _, v := range q.readings(it) {
-		key = binary.AppendVarint(binary.AppendVarint(key, int64(v.Reqs)), int64(v.Tol))
+	key = identity.Number(identity.Number(key, int64(it.tier)), int64(it.over))
+	key = identity.Numbers(key, it.pins)
+	readings := q.readings(it)
+	key = identity.Count(key, len(readings))
+	for _, v := range readings {
+		key = identity.Number(identity.Number(key, int64(v.Reqs)), int64(v.Tol))
 	}
 	return key
 }

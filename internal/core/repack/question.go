@@ -2,7 +2,6 @@ package repack
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
@@ -12,6 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/rule/volumes"
 	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // mostConflicts is how many pairwise conflicts package pack is given; pods with more keep their incumbent's place.
@@ -184,11 +184,8 @@ func (q *question) match(v *problem.Variant, t problem.TemplateID) *problem.Matc
 func (q *question) shared(v volumes.Volume) bool { return q.mounts[v.ID] > 1 }
 
 func (q *question) add(p problem.Put, tier int, pins []int32) {
-	key := binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(make([]byte, 0, 64), int64(p.Class)),
-		int64(p.Variant)), int64(tier))
-	for _, d := range pins {
-		key = binary.AppendVarint(key, int64(d))
-	}
+	key := identity.Numbers(make([]byte, 0, 64), []int{int(p.Class), p.Variant, tier})
+	key = identity.Numbers(key, pins)
 	i, ok := q.index[string(key)]
 	if !ok {
 		i = len(q.items)

@@ -8,13 +8,14 @@ package shape
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sort"
-	"strings"
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/label"
 	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // A Kind is how machines of an offer are paid for. Launch prefers smaller kinds.
@@ -140,28 +141,41 @@ func variants(t *Type) func(yield func(quantity.Vec, []int) bool) {
 	}
 }
 
-func offerKey(o *TypeOffer) string {
-	keys := make([]string, 0, len(o.Labels))
-	for k, v := range o.Labels {
-		keys = append(keys, k+"\x00"+v)
+// A distinct is an offer that several types may have.
+type distinct struct {
+	*TypeOffer
+	labels []string // keys and values, sorted by key
+	at     int      // in Offers
+}
+
+func newDistinct(o *TypeOffer) *distinct {
+	d := &distinct{TypeOffer: o, labels: make([]string, 0, 2*len(o.Labels))}
+	for _, k := range slices.Sorted(maps.Keys(o.Labels)) {
+		d.labels = append(d.labels, k, o.Labels[k])
 	}
-	sort.Strings(keys)
-	return string(rune('0'+o.Kind)) + strings.Join(keys, "\x01") + "\x01" + o.Reservation
+	return d
+}
+
+// offerKey identifies what a distinct offer is, whatever it costs.
+func offerKey(o *TypeOffer) string {
+	return string(identity.Text(identity.Map(identity.Number(make([]byte, 0, 256), int64(o.Kind)), o.Labels), o.Reservation))
+}
+
+func compareOffers(a, b *distinct) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), slices.Compare(a.labels, b.labels), cmp.Compare(a.Reservation, b.Reservation))
 }
 
 func (c *Catalog) addOffers(owner []int, sells [][]int, number func(string) int) {
 	c.Exotic = bits.Make(len(c.Names))
-	index := map[string]int{}
 	c.Left = map[int]int{}
-	var keys []string
-	first := map[string]*TypeOffer{}
+	known := map[string]*distinct{}
+	var list []*distinct
 	for i := range c.types {
 		for j := range c.types[i].Offers {
 			o := &c.types[i].Offers[j]
-			k := offerKey(o)
-			if first[k] == nil {
-				first[k] = o
-				keys = append(keys, k)
+			if k := offerKey(o); known[k] == nil {
+				known[k] = newDistinct(o)
+				list = append(list, known[k])
 			}
 			if o.Kind == Reserved && o.Reservation != "" {
 				r := number(o.Reservation)
@@ -173,10 +187,9 @@ func (c *Catalog) addOffers(owner []int, sells [][]int, number func(string) int)
 			}
 		}
 	}
-	sort.Strings(keys)
-	for i, k := range keys {
-		index[k] = i
-		o := first[k]
+	slices.SortFunc(list, compareOffers)
+	for i, o := range list {
+		o.at = i
 		r := -1
 		if o.Kind == Reserved && o.Reservation != "" {
 			r = number(o.Reservation)
@@ -187,7 +200,7 @@ func (c *Catalog) addOffers(owner []int, sells [][]int, number func(string) int)
 		}
 	}
 	for k := range c.ByKind {
-		c.ByKind[k] = bits.Make(len(keys))
+		c.ByKind[k] = bits.Make(len(list))
 	}
 	for i, o := range c.Offers {
 		c.ByKind[o.Kind].Add(i)
@@ -197,9 +210,9 @@ func (c *Catalog) addOffers(owner []int, sells [][]int, number func(string) int)
 		if t.Exotic {
 			c.Exotic.Add(s)
 		}
-		sold, price := bits.Make(len(keys)), make([]int64, len(keys))
+		sold, price := bits.Make(len(list)), make([]int64, len(list))
 		for _, i := range sells[s] {
-			o := index[offerKey(&t.Offers[i])]
+			o := known[offerKey(&t.Offers[i])].at
 			sold.Add(o)
 			price[o] = t.Offers[i].Price
 		}

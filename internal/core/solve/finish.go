@@ -6,6 +6,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // finish turns the state's new nodes into bins of a result: every machine that could hold the pods is listed, and the
@@ -65,18 +66,12 @@ func (s *state) finishKey(key []byte, bin problem.BinID) []byte {
 	if s.limits[tmpl.Pool].Limited || n.held != problem.NoReservation || n.lowered() != nil {
 		return key
 	}
-	word := func(n int64) {
-		for range 8 {
-			key = append(key, byte(n))
-			n >>= 8
-		}
-	}
-	word(int64(n.tmpl))
-	for _, w := range s.maskOf(bin) {
-		word(int64(w))
-	}
-	for r, x := range s.roomOf(bin) {
-		word(tmpl.Room[n.target][r] - x)
+	key = identity.Number(key, int64(n.tmpl))
+	key = identity.Numbers(key, s.maskOf(bin))
+	room := s.roomOf(bin)
+	key = identity.Count(key, len(room))
+	for r, x := range room {
+		key = identity.Number(key, tmpl.Room[n.target][r]-x)
 	}
 	last := -1
 	for _, p := range n.puts {
@@ -85,14 +80,14 @@ func (s *state) finishKey(key []byte, bin problem.BinID) []byte {
 			return key[:0]
 		}
 		if reqs := c.Variants[p.Variant].Reqs; reqs != last {
-			word(int64(reqs))
+			key = identity.Number(identity.Flag(key, true), int64(reqs))
 			last = reqs
 		}
 	}
+	key = identity.Flag(key, false) // the list of requirements ends here
 	for k, bound := range s.boundOf(bin) {
 		if bound && s.keyOf(k, n.tmpl).Shape != nil {
-			word(int64(k))
-			word(int64(s.domainOf(k, bin)))
+			key = identity.Number(identity.Number(key, int64(k)), int64(s.domainOf(k, bin)))
 		}
 	}
 	return key

@@ -1,12 +1,12 @@
 package solve
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // A reach is the domains that reachOf returns, and whether any machine was left out of the question because it is exotic or large.
@@ -21,10 +21,7 @@ type reach struct {
 func (s *state) reachOf(class problem.ClassID) reach {
 	c := &s.p.Classes[class]
 	spreads := s.spreadKeys(c)
-	key := reachKey(c, spreads)
-	if s.lavish.Has(int(class)) {
-		key += "any"
-	}
+	key := reachKey(c, spreads, s.lavish.Has(int(class)))
 	if out, ok := s.reaches[key]; ok {
 		return out
 	}
@@ -100,29 +97,22 @@ func (s *state) labelled(shapes []int32, t problem.TemplateID, mask bits.Set, ke
 	})
 }
 
-// reachKey identifies what reachOf asks about a class.
-func reachKey(c *problem.Class, spreads []int) string {
-	key := binary.AppendVarint(nil, int64(c.Tol))
-	key = binary.AppendVarint(key, int64(len(spreads)))
-	for _, k := range spreads {
-		key = binary.AppendVarint(key, int64(k))
-	}
-	for _, reqs := range c.Terms {
-		key = binary.AppendVarint(key, int64(reqs))
-	}
-	key = append(key, c.TooMuch...)
-	key = append(key, 0)
-	for _, n := range c.Need {
-		key = binary.AppendVarint(key, n)
-	}
-	for _, p := range c.Ports {
-		key = binary.AppendVarint(key, int64(p))
-	}
+// reachKey identifies what reachOf asks about a class, which may use exotic and large machines too if lavish is set.
+func reachKey(c *problem.Class, spreads []int, lavish bool) string {
+	key := identity.Number(make([]byte, 0, 64), int64(c.Tol))
+	key = identity.Flag(key, lavish)
+	key = identity.Numbers(key, spreads)
+	key = identity.Numbers(key, c.Terms)
+	key = identity.Text(key, c.TooMuch)
+	key = identity.Numbers(key, c.Need)
+	key = identity.Numbers(key, c.Ports)
+	key = identity.Count(key, len(c.Volumes))
 	for _, v := range c.Volumes {
-		key = binary.AppendVarint(key, int64(v.Driver))
+		key = identity.Number(key, int64(v.Driver))
 	}
+	key = identity.Count(key, len(c.Devices))
 	for _, d := range c.Devices {
-		key = binary.AppendVarint(key, int64(d.ID))
+		key = identity.Number(key, int64(d.ID))
 	}
 	return string(key)
 }

@@ -4,7 +4,11 @@
 // struct does the job, prefer the struct.
 package identity
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+)
 
 // Text appends a string to an identity.
 func Text(b []byte, s string) []byte {
@@ -13,15 +17,36 @@ func Text(b []byte, s string) []byte {
 
 // Texts appends a list of strings with its length. A nil list equals an empty one.
 func Texts(b []byte, list []string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(list)))
+	b = Count(b, len(list))
 	for _, s := range list {
 		b = Text(b, s)
 	}
 	return b
 }
 
+// Map appends a map of strings with its size, in the order of its keys. A nil map equals an empty one.
+func Map(b []byte, m map[string]string) []byte {
+	b = Count(b, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		b = Text(Text(b, k), m[k])
+	}
+	return b
+}
+
+// Count appends the length of a list whose elements the caller appends.
+func Count(b []byte, n int) []byte { return binary.AppendUvarint(b, uint64(n)) }
+
 // Number appends an integer.
 func Number(b []byte, n int64) []byte { return binary.AppendVarint(b, n) }
+
+// Numbers appends a list of integers with its length. A nil list equals an empty one.
+func Numbers[N ~int | ~int32 | ~int64 | ~uint64](b []byte, list []N) []byte {
+	b = Count(b, len(list))
+	for _, n := range list {
+		b = Number(b, int64(n))
+	}
+	return b
+}
 
 // Flag appends a truth value.
 func Flag(b []byte, yes bool) []byte {

@@ -7,9 +7,10 @@
 package devices
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
+
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // A Device is offered by a driver on a node.
@@ -174,7 +175,7 @@ func (s *State) Drivers() []int { return s.drivers }
 func (s *State) With(claims []*Claim) (*State, *Refusal) {
 	key := make([]byte, 0, 16)
 	for _, c := range claims {
-		key = binary.AppendVarint(key, int64(c.ID))
+		key = identity.Number(key, int64(c.ID))
 	}
 	if a, ok := s.known[string(key)]; ok {
 		return a.next, a.no
