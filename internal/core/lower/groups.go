@@ -108,6 +108,9 @@ func (t *groupTable) spread(i *podInfo, all []spreadTerm, k int, namespace strin
 	} else {
 		g.selector = term.selectorFor(podLabels)
 	}
+	if g.selector.sel.Empty() {
+		g.selector = nothing // kube-scheduler counts no pod for an empty selector, though it selects every pod
+	}
 	if term.honorTaints {
 		g.tolerances = i.tolerances
 	}

@@ -90,10 +90,11 @@ func (v Vec) Max(w Vec) {
 	}
 }
 
-// Fits reports whether v fits into room: no entry is larger, and nothing is asked of a room that is overdrawn.
+// Fits reports whether v fits into room: no entry is larger. Room that is overdrawn holds what does not ask for the resource, as it does for
+// kube-scheduler.
 func (v Vec) Fits(room Vec) bool {
 	for i, x := range v {
-		if x > room[i] {
+		if x > room[i] && x > 0 {
 			return false
 		}
 	}

@@ -8,12 +8,13 @@ func TestVectors(t *testing.T) {
 		fits       bool
 		times      int
 	}{
-		"equal amounts fit once":                {Vec{2, 4}, Vec{2, 4}, true, 1},
-		"one entry too large does not fit":      {Vec{2, 5}, Vec{9, 4}, false, 0},
-		"the scarcest entry decides how often":  {Vec{1, 2}, Vec{9, 7}, true, 3},
-		"an entry of zero does not limit":       {Vec{1, 0}, Vec{5, 0}, true, 5},
-		"nothing fits into an overdrawn entry":  {Vec{0, 0}, Vec{4, -1}, false, 10},
-		"the largest amount fits into the same": {Vec{Max, 1}, Vec{Max, 1}, true, 1},
+		"equal amounts fit once":                            {Vec{2, 4}, Vec{2, 4}, true, 1},
+		"one entry too large does not fit":                  {Vec{2, 5}, Vec{9, 4}, false, 0},
+		"the scarcest entry decides how often":              {Vec{1, 2}, Vec{9, 7}, true, 3},
+		"an entry of zero does not limit":                   {Vec{1, 0}, Vec{5, 0}, true, 5},
+		"an overdrawn entry holds what does not ask for it": {Vec{1, 0}, Vec{4, -1}, true, 4},
+		"an overdrawn entry holds nothing that asks for it": {Vec{1, 1}, Vec{4, -1}, false, 0},
+		"the largest amount fits into the same":             {Vec{Max, 1}, Vec{Max, 1}, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.need.Fits(tc.room); got != tc.fits {

@@ -109,6 +109,8 @@ func (s *state) finishBin(bin problem.BinID, strange *stranger, free *limits.Poo
 		Used: s.used(bin), Held: n.held, Relaxed: n.lowered(), Narrowed: n.narrowing(), Domain: slices.Clone(s.domainsOf(bin)), SameAs: -1}
 	shapes := s.holding(bin, s.maskOf(bin), b.Used, nil)
 	s.cut(bin, shapes)
+	within := free.Clone()
+	s.cutLimits(n, shapes, &within) // first, so that avoidShapes leaves enough of those that limits leave
 	s.avoidShapes(strange, bin, shapes)
 	s.cutLimits(n, shapes, free)
 	b.Shapes = shapes[:bits.Words(tmpl.Catalog.Len())].Clone()

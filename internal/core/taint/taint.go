@@ -3,6 +3,7 @@ package taint
 
 import (
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,6 +13,12 @@ import (
 // Tolerated reports whether any of the tolerations covers the taint.
 func Tolerated(list []corev1.Toleration, t *corev1.Taint) bool {
 	return slices.ContainsFunc(list, func(x corev1.Toleration) bool { return tolerates(&x, t) })
+}
+
+// canonical reports whether a text is an integer as Kubernetes writes it: kube-scheduler does not compare others, such as 05.
+func canonical(text string) bool {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return err == nil && strconv.FormatInt(n, 10) == text
 }
 
 // tolerates is Kubernetes' rule, with numeric comparison.
@@ -26,7 +33,7 @@ func tolerates(x *corev1.Toleration, t *corev1.Taint) bool {
 		return x.Value == t.Value && x.Key != ""
 	case corev1.TolerationOpGt, corev1.TolerationOpLt:
 		s, ok := label.New(label.Op(x.Operator), []string{x.Value})
-		return ok && s.Has(t.Value)
+		return ok && canonical(x.Value) && canonical(t.Value) && s.Has(t.Value)
 	default:
 		return false
 	}
