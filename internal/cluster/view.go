@@ -64,8 +64,8 @@ func (n *Node) Annotations() map[string]string {
 	return n.Node.Annotations
 }
 
-// Pool returns the name of the machine's pool, "" if it has none. A claim that names a pool decides: a kubelet may change this label of its own
-// Node.
+// Pool returns the name of the machine's pool, "" if it has none. A claim that names a pool decides: a kubelet may
+// change this label of its own Node.
 func (n *Node) Pool() string {
 	if n.Claim != nil {
 		if pool := n.Claim.Labels[v1.NodePoolLabelKey]; pool != "" {

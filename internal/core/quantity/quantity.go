@@ -90,8 +90,8 @@ func (v Vec) Max(w Vec) {
 	}
 }
 
-// Fits reports whether v fits into room: no entry is larger. Room that is overdrawn holds what does not ask for the resource, as it does for
-// kube-scheduler.
+// Fits reports whether v fits into room: no entry is larger. Room that is overdrawn holds what does not ask for the
+// resource, as it does for kube-scheduler.
 func (v Vec) Fits(room Vec) bool {
 	for i, x := range v {
 		if x > room[i] && x > 0 {

@@ -15,7 +15,21 @@ import (
 // bound writes a bound on every plan for the pods of new nodes, whatever domains it chooses and whatever limits and
 // minValues allow. Machines up to so many steps too large are for anybody.
 func bound(p *problem.Problem, at *solve.Placement, r *problem.Result, over int) {
-	q := newQuestion(p, at)
+	boundBy(newQuestion(p, at), r, over)
+	if tooHigh(r) {
+		q := newQuestion(p, at)
+		q.floors = true
+		boundBy(q, r, over)
+	}
+}
+
+// tooHigh reports whether a bound is above the cost of the plan itself. It was proven for the lists that the cells
+// hold, and a plan may have opened another one: domains that rules about pods elsewhere took away leave lists that
+// no item asks for by itself.
+func tooHigh(r *problem.Result) bool { return max(r.Volume, r.Config) > r.Cost }
+
+func boundBy(q *question, r *problem.Result, over int) {
+	p, at := q.p, q.at
 	q.loose, q.proves = true, true
 	opened := 0
 	for _, n := range at.New() {

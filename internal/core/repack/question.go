@@ -55,6 +55,8 @@ type question struct {
 	// loose asks for a bound on every plan: pods may use what any reading of equal preference allows, any kind of machine, and
 	// reservations.
 	loose bool
+	// floors makes a cell of each shape at its lowest price, whichever list a launch sends: no plan costs less.
+	floors bool
 	// proves asks for a bound; exact is set where every node that pods can be on is one of the cells, and costs as much.
 	proves, exact bool
 }

@@ -32,7 +32,7 @@ func Run(p *problem.Problem) *problem.Result {
 		at.Take(r, idea)
 		over = max(over, improved)
 	}
-	if r.Proof.Problem == nil && !p.Settings.Unproven && !at.Arrives() {
+	if (r.Proof.Problem == nil || tooHigh(r)) && !p.Settings.Unproven && !at.Arrives() {
 		bound(p, at, r, over)
 	}
 	return r
@@ -77,10 +77,19 @@ func (q *question) plain() bool {
 	if !q.free() {
 		return false
 	}
-	loose := &question{p: q.p, loose: true}
+	loose := &question{p: q.p, at: q.at, loose: true}
 	for i := range q.items {
-		if len(loose.readings(&q.items[i])) > 1 {
+		it := &q.items[i]
+		if len(loose.readings(it)) > 1 {
 			return false
+		}
+		for t := range q.p.Templates {
+			t := problem.TemplateID(t)
+			for _, w := range q.wantsOf(it, t) {
+				if len(q.narrowed(it, t, w)) > 0 {
+					return false
+				}
+			}
 		}
 	}
 	return true
