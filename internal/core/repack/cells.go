@@ -63,7 +63,7 @@ func (q *question) kindKey(key []byte, it *item) []byte {
 	}
 	if q.loose {
 		for _, k := range tiedKeys(q.p, it) {
-			key = binary.AppendVarint(key, int64(k))
+			key = identity.Number(key, int64(k))
 		}
 	}
 	return key
