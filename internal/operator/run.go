@@ -123,6 +123,10 @@ func Run(ctx context.Context, o Options) error {
 		debug.SetMemoryLimit(s.MemoryLimit / 10 * 9)
 	}
 	telemetry.Log(ctx).Info("starting", "version", o.Version, "service", s.Service)
+	if unknown := s.Gates.Unknown; len(unknown) > 0 {
+		telemetry.Log(ctx).Warn("feature gates without effect: this version does not have them; remove them from "+
+			"feature-gates", "gates", unknown)
+	}
 
 	registered := prometheus.NewRegistry()
 	metrics := newMetrics(registered, o)

@@ -78,6 +78,8 @@ type SchedulingSettings struct {
 // Gates are the feature gates.
 type Gates struct {
 	NodeRepair, ReservedCapacity, SpotToSpotConsolidation, NodeOverlay, StaticCapacity, CapacityBuffer bool
+	// Unknown are the names that are switched on without code behind them. The log names them when the program starts.
+	Unknown []string
 }
 
 // HintSettings say whether kube-scheduler gets hints where pods are meant to go.
@@ -289,13 +291,18 @@ func (g *Gates) String() string {
 	return strings.Join(parts, ",")
 }
 
-// parse reads Name=bool pairs. Unknown names are ignored, gates that are not named stay as they are.
+// parse reads Name=bool pairs. Unknown names are kept for the log, because newer Karpenters have more; gates that are not named stay as
+// they are.
 func (g *Gates) parse(text string) error {
 	return setting.Gates(text, func(name string, on bool) error {
 		for _, gate := range g.named() {
 			if gate.name == name {
 				*gate.on = on
+				return nil
 			}
+		}
+		if on {
+			g.Unknown = append(g.Unknown, name)
 		}
 		return nil
 	})

@@ -24,9 +24,9 @@ type Setting struct {
 	// Default is the value as text, for the usage.
 	Default string
 
-	set     func(string) error
-	lenient bool // the environment's value counts as not given if it does not parse
-	boolean bool
+	set          func(string) error
+	emptyIsUnset bool // an empty environment variable counts as not given
+	boolean      bool
 }
 
 // Env returns the name of the setting's environment variable.
@@ -36,12 +36,12 @@ func (s *Setting) Env() string {
 
 // Int is a whole number.
 func Int(p *int, name, usage string) Setting {
-	return Setting{Flag: name, Usage: usage, Default: strconv.Itoa(*p), lenient: true, set: parse(p, strconv.Atoi)}
+	return Setting{Flag: name, Usage: usage, Default: strconv.Itoa(*p), emptyIsUnset: true, set: parse(p, strconv.Atoi)}
 }
 
 // Int64 is a whole number.
 func Int64(p *int64, name, usage string) Setting {
-	return Setting{Flag: name, Usage: usage, Default: strconv.FormatInt(*p, 10), lenient: true,
+	return Setting{Flag: name, Usage: usage, Default: strconv.FormatInt(*p, 10), emptyIsUnset: true,
 		set: parse(p, func(s string) (int64, error) {
 			return strconv.ParseInt(s, 10, 64)
 		})}
@@ -49,7 +49,7 @@ func Int64(p *int64, name, usage string) Setting {
 
 // Float is a number.
 func Float(p *float64, name, usage string) Setting {
-	return Setting{Flag: name, Usage: usage, Default: strconv.FormatFloat(*p, 'g', -1, 64), lenient: true,
+	return Setting{Flag: name, Usage: usage, Default: strconv.FormatFloat(*p, 'g', -1, 64), emptyIsUnset: true,
 		set: parse(p, func(s string) (float64, error) {
 			return strconv.ParseFloat(s, 64)
 		})}
@@ -57,7 +57,7 @@ func Float(p *float64, name, usage string) Setting {
 
 // Duration is a length of time such as 10s.
 func Duration(p *time.Duration, name, usage string) Setting {
-	return Setting{Flag: name, Usage: usage, Default: p.String(), lenient: true, set: parse(p, time.ParseDuration)}
+	return Setting{Flag: name, Usage: usage, Default: p.String(), emptyIsUnset: true, set: parse(p, time.ParseDuration)}
 }
 
 // String is any text.
@@ -74,7 +74,7 @@ func List(p *[]string, name, usage string) Setting {
 
 // Bool is true or false. The environment takes other spellings too.
 func Bool(p *bool, name, usage string) Setting {
-	return Setting{Flag: name, Usage: usage, Default: strconv.FormatBool(*p), lenient: true, boolean: true,
+	return Setting{Flag: name, Usage: usage, Default: strconv.FormatBool(*p), emptyIsUnset: true, boolean: true,
 		set: parse(p, strconv.ParseBool)}
 }
 
@@ -132,14 +132,19 @@ func Read(name string, settings []Setting, args []string, lookup func(string) (s
 	for i := range settings {
 		s := &settings[i]
 		text, ok := lookup(s.Env())
-		if given[s.Flag] || !ok {
+		if given[s.Flag] || !ok || s.emptyIsUnset && (text == "" || serviceLink(text)) {
 			continue
 		}
-		if err := s.set(text); err != nil && !s.lenient {
-			errs = append(errs, fmt.Errorf("environment variable %s: %w", s.Env(), err))
+		if err := s.set(text); err != nil {
+			errs = append(errs, fmt.Errorf("environment variable %s: %w; write a value such as %q, or unset it", s.Env(), err, s.Default))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// serviceLink reports whether Kubernetes set a variable for a Service of the namespace: one with the name metrics makes METRICS_PORT.
+func serviceLink(text string) bool {
+	return strings.HasPrefix(text, "tcp://") || strings.HasPrefix(text, "udp://") || strings.HasPrefix(text, "sctp://")
 }
 
 // printUsage prints what can be set.

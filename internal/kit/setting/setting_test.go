@@ -48,17 +48,21 @@ func TestRead(t *testing.T) {
 		want string
 		err  string // part of the error, "" for none
 	}{
-		"nothing given leaves the defaults":            {want: "7 1s false text [a]"},
-		"flags win over the environment":               {args: "--the-number=1", env: []string{"THE_NUMBER", "2"}, want: "1 1s false text [a]"},
-		"the environment wins over the default":        {env: []string{"THE_NUMBER", "2", "THE_LIST", "x,y"}, want: "2 1s false text [x y]"},
-		"a bare switch is on":                          {args: "--the-switch", want: "7 1s true text [a]"},
-		"a switch of another spelling is refused":      {args: "--the-switch=1", err: "neither true nor false"},
-		"the environment takes other spellings":        {env: []string{"THE_SWITCH", "T"}, want: "7 1s true text [a]"},
-		"a bad number in the environment is ignored":   {env: []string{"THE_NUMBER", "many", "THE_TIME", "x", "THE_SWITCH", "x"}, want: "7 1s false text [a]"},
-		"a bad number on the command line is an error": {args: "--the-number=many", err: "the-number"},
-		"a bad choice is an error from anywhere":       {env: []string{"THE_CHOICE", "green"}, err: "THE_CHOICE"},
-		"an unknown flag is an error":                  {args: "--unknown=1", err: "unknown"},
-		"an argument is an error":                      {args: "extra", err: "extra"},
+		"nothing given leaves the defaults":              {want: "7 1s false text [a]"},
+		"flags win over the environment":                 {args: "--the-number=1", env: []string{"THE_NUMBER", "2"}, want: "1 1s false text [a]"},
+		"the environment wins over the default":          {env: []string{"THE_NUMBER", "2", "THE_LIST", "x,y"}, want: "2 1s false text [x y]"},
+		"a bare switch is on":                            {args: "--the-switch", want: "7 1s true text [a]"},
+		"a switch of another spelling is refused":        {args: "--the-switch=1", err: "neither true nor false"},
+		"the environment takes other spellings":          {env: []string{"THE_SWITCH", "T"}, want: "7 1s true text [a]"},
+		"a bad number in the environment is an error":    {env: []string{"THE_NUMBER", "many"}, err: `THE_NUMBER: strconv.Atoi: parsing "many": invalid syntax; write a value such as "7", or unset it`},
+		"a bad duration in the environment is one too":   {env: []string{"THE_TIME", "x"}, err: "THE_TIME"},
+		"and a bad switch":                               {env: []string{"THE_SWITCH", "x"}, err: "THE_SWITCH"},
+		"a variable that Kubernetes makes for a Service": {env: []string{"THE_NUMBER", "tcp://10.0.0.1:80"}, want: "7 1s false text [a]"},
+		"an empty variable counts as not given":          {env: []string{"THE_NUMBER", "", "THE_TIME", "", "THE_SWITCH", ""}, want: "7 1s false text [a]"},
+		"a bad number on the command line is an error":   {args: "--the-number=many", err: "the-number"},
+		"a bad choice is an error from anywhere":         {env: []string{"THE_CHOICE", "green"}, err: "THE_CHOICE"},
+		"an unknown flag is an error":                    {args: "--unknown=1", err: "unknown"},
+		"an argument is an error":                        {args: "extra", err: "extra"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := read(tc.args, tc.env...)
