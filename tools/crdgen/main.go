@@ -1,7 +1,7 @@
 // Command crdgen writes everything that is generated, most of it from the Go types under api: deep copies, CRDs (the plain files that the
 // api/crds package embeds, those of the karpenter chart, and the templates of the karpenter-crd chart), the version of both charts, the
 // schemas of their values and the pages that list them, what is needed in an AWS account (install/aws), and the reference pages under
-// docs/reference, that of features among them, which it writes only where every test and page that they name is there.
+// docs/reference. It writes them only if every test and page that the list of features names is there.
 //
 // Run it with "make gen". Its output depends on nothing but the sources, so running it twice changes nothing.
 package main
@@ -85,25 +85,19 @@ func generate() (map[string][]byte, error) {
 		return nil, fmt.Errorf("what is needed in an AWS account: %w", err)
 	}
 	maps.Copy(files, inAccount)
-	list, err := featurePage()
-	if err != nil {
+	if err := checkFeatures(); err != nil {
 		return nil, fmt.Errorf("features: %w", err)
 	}
-	maps.Copy(files, list)
 	return files, nil
 }
 
-// featurePage is the list of features, if all that it names is in the tree.
-func featurePage() (map[string][]byte, error) {
+// checkFeatures reports which test or page of the list of features is not in the tree.
+func checkFeatures() error {
 	all, err := features.All()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := features.Check(os.DirFS("."), all); err != nil {
-		return nil, err
-	}
-	header := "<!-- Generated from internal/testing/features/features.txt by \"make gen\". Do not edit. -->\n\n"
-	return map[string][]byte{filepath.Join(referenceFolder, "features.md"): []byte(header + features.Page(all))}, nil
+	return features.Check(os.DirFS("."), all)
 }
 
 // generatedFiles are the files in the tree that an earlier run made. Their first line says so; other generators write into the

@@ -45,8 +45,7 @@ func referenceFiles(crds []apiextensionsv1.CustomResourceDefinition) (map[string
 	pages["README"] = index + "- [Labels, annotations, taints, finalizers and tags](labels.md)\n- [Conditions and " +
 		"their reasons](conditions.md)\n\n" +
 		"Written from other tables of the code: [settings](settings.md), [metrics](metrics.md), [events](events.md), and\n" +
-		"[what pods get of every EC2 instance type](allocatable.md). [Features](features.md) lists what there is, with " +
-		"the tests that hold it.\n"
+		"[what pods get of every EC2 instance type](allocatable.md).\n"
 	files := map[string][]byte{}
 	for name, page := range pages {
 		files[filepath.Join(referenceFolder, name+".md")] = []byte(pageHeader + page)

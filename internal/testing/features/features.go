@@ -1,7 +1,7 @@
 // Package features is the list of what Karpenter does, row by row, each with the tests that hold it and the pages
 // that tell it: features.txt.
 //
-// "make gen" writes it as docs/reference/features.md, and refuses to where a test or a page is gone. It is linked into no program.
+// "make gen" fails if a test or a page that it names is gone. It is linked into no program, and users need not read it.
 package features
 
 import (
@@ -161,39 +161,4 @@ func (c *checker) page(p string) error {
 		return fmt.Errorf("%s has no section #%s", file, anchor)
 	}
 	return nil
-}
-
-// Page is the list for people, as a page in docs/reference.
-func Page(all []Section) string {
-	var page strings.Builder
-	page.WriteString("# Features\n\nWhat there is, what switches it and how it is without that, which tests hold it, " +
-		"and where it is told.\n")
-	for _, s := range all {
-		fmt.Fprintf(&page, "\n## %s\n\n| | | switch, default | tests | pages |\n|---|---|---|---|---|\n", s.Title)
-		for _, r := range s.Rows {
-			fmt.Fprintf(&page, "| %s | %s | %s | %s | %s |\n", r.ID, r.What, r.Gate, links(r.Tests, testLink), links(r.Pages, pageLink))
-		}
-	}
-	return page.String()
-}
-
-func links(all []string, link func(string) string) string {
-	out := make([]string, len(all))
-	for i, one := range all {
-		out[i] = link(one)
-	}
-	return strings.Join(out, ", ")
-}
-
-func testLink(t string) string {
-	if strings.HasPrefix(t, "scenarios/") {
-		return fmt.Sprintf("[%s](../../%s)", strings.TrimSuffix(path.Base(t), ".txtar"), t)
-	}
-	folder, name := split(t)
-	return fmt.Sprintf("[%s](../../%s)", name, folder)
-}
-
-func pageLink(p string) string {
-	file, _, _ := strings.Cut(p, "#")
-	return fmt.Sprintf("[%s](%s)", strings.TrimSuffix(path.Base(file), ".md"), path.Join("..", p))
 }

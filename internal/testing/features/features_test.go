@@ -67,14 +67,3 @@ func TestWhatIsGoneIsSaid(t *testing.T) {
 		t.Error("a row before the first section is taken")
 	}
 }
-
-func TestThePageLinksWhatItNames(t *testing.T) {
-	all, err := parse("## Limits\nM1 | CPU of a pool | `limits`, none | internal/budget.TestAllowed scenarios/solve/limits.txtar | nodepools.md#limits reference/nodepool.md\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := "| M1 | CPU of a pool | `limits`, none | [TestAllowed](../../internal/budget), [limits](../../scenarios/solve/limits.txtar) | [nodepools](../nodepools.md#limits), [nodepool](../reference/nodepool.md) |\n"
-	if got := Page(all); !strings.Contains(got, "\n## Limits\n") || !strings.HasSuffix(got, want) {
-		t.Errorf("page = %s, want at its end\n%s", got, want)
-	}
-}
