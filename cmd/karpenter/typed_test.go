@@ -42,6 +42,7 @@ var whereTyped = []struct {
 	{page: "lint.md|plan.md|scheduling.md", command: `--kubeconfig`, test: "local/e2e.TestTheGuidesInstallIt"},
 	{page: "snapshot.md", command: `^karpenter (snapshot (--controller )?-o [cn]|plan|why)`, test: "local/e2e.TestTheGuidesInstallIt"},
 	{command: ` -f |--pods |--snapshot `, test: "cmd/karpenter.TestCommandsThatReadFiles"},
+	{page: "tasks.md|node-stays.md", otherwise: "[tasks.md](tasks.md) and [node-stays.md](node-stays.md)"},
 	{page: "history.md|lint.md|why.md|steering.md", test: "local/e2e.TestPodsGetNodesAndTheNodesGoWithThem"},
 }
 

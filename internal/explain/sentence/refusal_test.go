@@ -105,15 +105,15 @@ func TestTheShapeOfARefusal(t *testing.T) {
 	}
 }
 
-// TestThePageListsEveryCode holds docs/disruption.md to the codes that there are.
+// TestThePageListsEveryCode holds docs/node-stays.md to the codes that there are.
 func TestThePageListsEveryCode(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/disruption.md")
+	page, err := os.ReadFile("../../../docs/node-stays.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, code := range disrupt.Codes() {
 		if !strings.Contains(string(page), "`"+string(code)+"`") {
-			t.Errorf("docs/disruption.md does not say what %s means", code)
+			t.Errorf("docs/node-stays.md does not say what %s means", code)
 		}
 	}
 }
