@@ -6,7 +6,6 @@ package identity
 
 import (
 	"encoding/binary"
-	"maps"
 	"slices"
 )
 
@@ -26,8 +25,13 @@ func Texts(b []byte, list []string) []byte {
 
 // Map appends a map of strings with its size, in the order of its keys. A nil map equals an empty one.
 func Map(b []byte, m map[string]string) []byte {
+	keys := make([]string, 0, 16) // on the stack
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
 	b = Count(b, len(m))
-	for _, k := range slices.Sorted(maps.Keys(m)) {
+	for _, k := range keys {
 		b = Text(Text(b, k), m[k])
 	}
 	return b

@@ -92,9 +92,9 @@ func TestEqualBytesHaveEqualParts(t *testing.T) {
 
 func TestNothingIsAllocatedBeyondTheBytes(t *testing.T) {
 	b := make([]byte, 0, 256)
-	list, numbers := []string{"a", "b"}, []int{1, 2}
+	list, numbers, m := []string{"a", "b"}, []int{1, 2}, map[string]string{"a": "1", "b": "2"}
 	if n := testing.AllocsPerRun(100, func() {
-		b = Flag(Numbers(Number(Texts(Text(b[:0], "text"), list), 7), numbers), true)
+		b = Flag(Numbers(Number(Map(Texts(Text(b[:0], "text"), list), m), 7), numbers), true)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
