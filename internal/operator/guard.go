@@ -20,6 +20,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"karpenter.sh/karpenter/internal/kit/identity"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
@@ -72,7 +73,7 @@ func (g *guard) judge(r *http.Request) int {
 		return http.StatusUnauthorized
 	}
 	verb := strings.ToLower(r.Method)
-	key := sha256.Sum256([]byte(verb + "\n" + r.URL.Path + "\n" + token))
+	key := sha256.Sum256([]byte(identity.Of(verb, r.URL.Path, token)))
 	if v, known := g.known(key); known {
 		return v
 	}

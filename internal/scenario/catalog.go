@@ -16,6 +16,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // readTypes reads instance types with all that is known about them, one after the other.
@@ -30,7 +31,7 @@ func readTypes(text string) (all *cloud.Catalog, own map[string]*cloud.Catalog, 
 		} else if err != nil {
 			return nil, nil, fmt.Errorf("types: %w", err)
 		}
-		key := strings.Join(it.Pools, ",")
+		key := string(identity.Texts(nil, it.Pools))
 		if shared[key] == nil {
 			shared[key] = &cloud.Catalog{}
 		}
@@ -42,7 +43,7 @@ func readTypes(text string) (all *cloud.Catalog, own map[string]*cloud.Catalog, 
 	for _, c := range shared {
 		slices.SortFunc(c.Types, func(a, b *cloud.InstanceType) int { return strings.Compare(a.Name, b.Name) })
 	}
-	return shared[""], own, nil
+	return shared[string(identity.Texts(nil, nil))], own, nil
 }
 
 // catalogOf is what a pool can launch.

@@ -15,22 +15,25 @@ import (
 type redactor struct {
 	keep  bool // every name stays unchanged
 	width int  // digits of the numbers in new names
-	names map[string]string
+	names map[redacted]string
 	count map[string]int
 }
 
-func newRedactor() *redactor { return &redactor{names: map[string]string{}, count: map[string]int{}} }
+// A redacted is a name of a kind that has a new one.
+type redacted struct{ kind, old string }
+
+func newRedactor() *redactor { return &redactor{names: map[redacted]string{}, count: map[string]int{}} }
 
 // name returns the new name of something of a kind.
 func (r *redactor) name(kind, old string) string {
 	if old == "" || r.keep {
 		return old
 	}
-	if _, known := r.names[kind+"\x00"+old]; !known {
+	if _, known := r.names[redacted{kind, old}]; !known {
 		r.count[kind]++
-		r.names[kind+"\x00"+old] = fmt.Sprintf("%s-%0*d", kind, r.width, r.count[kind])
+		r.names[redacted{kind, old}] = fmt.Sprintf("%s-%0*d", kind, r.width, r.count[kind])
 	}
-	return r.names[kind+"\x00"+old]
+	return r.names[redacted{kind, old}]
 }
 
 // public are the domains of keys that everybody uses.

@@ -134,10 +134,11 @@ func podNames(pods []*cluster.Pod) string {
 	}
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		text := name
 		if counts[name] > 1 {
-			name = fmt.Sprintf("%s x%d", name, counts[name])
+			text = fmt.Sprintf("%s x%d", name, counts[name])
 		}
-		out = append(out, name)
+		out = append(out, text)
 	}
 	return strings.Join(out, ",")
 }

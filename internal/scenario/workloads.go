@@ -47,7 +47,7 @@ func (w *writer) pod(p *cluster.Pod) bool {
 		if v.PersistentVolumeClaim != nil {
 			claim = v.PersistentVolumeClaim.ClaimName
 		} else { // its claim is named after the pod and the volume
-			w.names["disk\x00"+claim] = name + "-" + w.name("name", v.Name)
+			w.names[redacted{"disk", claim}] = name + "-" + w.name("name", v.Name)
 		}
 		w.volumeClaim(p.Namespace, claim)
 	}
@@ -136,7 +136,8 @@ func (w *writer) volumeClaim(namespace, name string) {
 	if pvc.Spec.StorageClassName == nil {
 		return
 	}
-	if sc := w.in.Snap.StorageClass(*pvc.Spec.StorageClassName); sc != nil && !w.told["StorageClass "+w.name("class", sc.Name)] {
+	sc := w.in.Snap.StorageClass(*pvc.Spec.StorageClassName)
+	if sc != nil && !w.told[toldKey{kind: "StorageClass", name: w.name("class", sc.Name)}] {
 		c := sc.DeepCopy()
 		c.ObjectMeta, c.Parameters, c.MountOptions = metav1.ObjectMeta{}, nil, nil
 		w.put("StorageClass", w.name("class", sc.Name), c)

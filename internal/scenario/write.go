@@ -90,15 +90,17 @@ type writer struct {
 	out   bytes.Buffer // nodes with their pods, which are written as a whole or not at all
 	more  bytes.Buffer // what pods and nodes refer to
 	left  int
-	told  map[string]bool // what is in more
+	told  map[toldKey]bool // what is in more
 	asked map[*cluster.Pod]bool
 }
 
+type toldKey struct{ kind, name, namespace string }
+
 // put writes an object, redacted but for its own name, unless there is no room for it.
 func (w *writer) put(kind, name string, o any) bool {
-	told := kind + " " + name
+	told := toldKey{kind: kind, name: name}
 	if namespaced, ok := o.(metav1.Object); ok {
-		told += " " + namespaced.GetNamespace()
+		told.namespace = namespaced.GetNamespace()
 	}
 	if w.told[told] {
 		return true
@@ -126,7 +128,7 @@ func (w *writer) put(kind, name string, o any) bool {
 		return false
 	}
 	if w.told == nil {
-		w.told = map[string]bool{}
+		w.told = map[toldKey]bool{}
 	}
 	w.told[told] = true
 	w.left -= len(text) + 1

@@ -12,10 +12,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"k8s.io/apimachinery/pkg/types"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/ttl"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // imagesAPI is the part of EC2 that finding images needs.
@@ -40,7 +42,7 @@ type Finder struct {
 	ssm     parametersAPI
 	aliases *ttl.Map[string, parameterValue]
 	customs *ttl.Map[string, parameterValue]
-	answers *ttl.Map[string, []ec2types.Image]
+	answers *ttl.Map[answerKey, []ec2types.Image]
 }
 
 type parameterValue struct {
@@ -54,7 +56,7 @@ func NewFinder(ec2 imagesAPI, ssm parametersAPI, refresh time.Duration) *Finder 
 		ec2: ec2, ssm: ssm,
 		aliases: ttl.New[string, parameterValue](aliasLife),
 		customs: ttl.New[string, parameterValue](customLife),
-		answers: ttl.New[string, []ec2types.Image](refresh),
+		answers: ttl.New[answerKey, []ec2types.Image](refresh),
 	}
 }
 
@@ -69,7 +71,7 @@ func (f *Finder) Find(ctx context.Context, nc *awsv1.EC2NodeClass, version strin
 	missing := maps.Clone(variants)
 	now := time.Now()
 	for i, query := range queriesOf(nc.Spec.AMISelectorTerms, slices.Sorted(maps.Keys(variants))) {
-		answer, err := f.describe(ctx, fmt.Sprintf("%s/%d/%d/%s", nc.UID, nc.Generation, i, queryKey(query)), query)
+		answer, err := f.describe(ctx, answerKey{nc.UID, nc.Generation, i, queryKey(query)}, query)
 		if err != nil {
 			return nil, fmt.Errorf("describe images: %w", err)
 		}
@@ -173,7 +175,7 @@ func (f *Finder) Forget(ctx context.Context) error {
 	return nil
 }
 
-func (f *Finder) describe(ctx context.Context, key string, query *ec2.DescribeImagesInput) ([]ec2types.Image, error) {
+func (f *Finder) describe(ctx context.Context, key answerKey, query *ec2.DescribeImagesInput) ([]ec2types.Image, error) {
 	if images, ok := f.answers.Get(key); ok {
 		return images, nil
 	}
@@ -245,12 +247,16 @@ func newQuery(filters ...ec2types.Filter) *ec2.DescribeImagesInput {
 	}
 }
 
+// An answerKey identifies a query of one version of a node class.
+type answerKey struct {
+	class      types.UID
+	generation int64
+	at         int
+	query      string
+}
+
 func queryKey(q *ec2.DescribeImagesInput) string {
-	var b strings.Builder
-	for _, f := range q.Filters {
-		fmt.Fprintf(&b, "%s=%s;", aws.ToString(f.Name), strings.Join(f.Values, ","))
-	}
-	return b.String() + strings.Join(q.Owners, ",")
+	return string(identity.Texts(ec2api.FilterIdentity(nil, q.Filters), q.Owners))
 }
 
 func imageOf(image ec2types.Image, variants map[string][]Variant, now time.Time) (Image, bool) {

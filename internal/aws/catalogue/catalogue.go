@@ -26,6 +26,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/aws/zonalshift"
 	"karpenter.sh/karpenter/internal/kit/dedup"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // Sources are what catalogues are made of.
@@ -253,8 +254,7 @@ func (s *Catalogues) fill(sh *shelf, goods *inventory.Goods) {
 
 // labelsFor returns the labels of every usable type, which classes share that differ only in capacity.
 func (s *Catalogues) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][]string {
-	key := labelsKey{goods, fmt.Sprintf("%s %v %v %v", hardware.WindowsBuild(sh.class.Family), sh.market.Zones,
-		sh.market.Reservations, sh.market.Group)}
+	key := labelsKey{goods, placing(sh)}
 	if l, ok := s.labels[key]; ok {
 		return l
 	}
@@ -274,6 +274,23 @@ func (s *Catalogues) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][
 	}
 	s.labels[key] = out
 	return out
+}
+
+// placing identifies everything but the goods that labels are worked out from.
+func placing(sh *shelf) string {
+	b := identity.Text(make([]byte, 0, 512), hardware.WindowsBuild(sh.class.Family))
+	b = identity.Count(b, len(sh.market.Zones))
+	for _, z := range sh.market.Zones {
+		b = identity.Texts(b, []string{z.Name, z.ID})
+		b = identity.Flag(identity.Flag(b, z.Subnet), z.Full)
+	}
+	b = identity.Count(b, len(sh.market.Reservations))
+	for _, r := range sh.market.Reservations {
+		b = identity.Texts(b, []string{r.ID, r.Type, r.InstanceType, r.Zone})
+		b = identity.Number(identity.Flag(identity.Flag(b, r.Interruptible), r.Expiring), int64(r.Remaining))
+	}
+	b = identity.Texts(b, []string{sh.market.Group.ID, sh.market.Group.Home})
+	return string(identity.Number(b, int64(sh.market.Group.Partitions)))
 }
 
 func zones(names []string, sh *shelf) []offer.Zone {

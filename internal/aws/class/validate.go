@@ -53,7 +53,7 @@ type Validator struct {
 	// NoDryRun leaves the calls to AWS out.
 	NoDryRun bool
 
-	outcomes *ttl.Map[string, finding]
+	outcomes *ttl.Map[outcomeKey, finding]
 }
 
 const (
@@ -63,14 +63,14 @@ const (
 
 // NewValidator completes a Validator.
 func NewValidator(v Validator) *Validator {
-	v.outcomes = ttl.New[string, finding](outcomeLife)
+	v.outcomes = ttl.New[outcomeKey, finding](outcomeLife)
 	return &v
 }
 
 // Forget drops what is remembered of a class that is gone.
 func (v *Validator) Forget(class string) {
 	for key := range v.outcomes.All() {
-		if strings.HasPrefix(key, class+"\n") {
+		if key.class == class {
 			v.outcomes.Delete(key)
 		}
 	}
@@ -96,7 +96,7 @@ func (v *Validator) validate(ctx context.Context, nc *awsv1.EC2NodeClass) findin
 	if f := v.tryFormulas(class); f.status != "" {
 		return f
 	}
-	key := outcomeKey(nc)
+	key := outcomeKeyOf(nc)
 	if f, ok := v.outcomes.Get(key); ok {
 		return f
 	}
@@ -106,7 +106,7 @@ func (v *Validator) validate(ctx context.Context, nc *awsv1.EC2NodeClass) findin
 	return v.try(ctx, cluster, nc, key)
 }
 
-func (v *Validator) remember(key string, f finding) finding {
+func (v *Validator) remember(key outcomeKey, f finding) finding {
 	v.outcomes.Sweep()
 	v.outcomes.Put(key, f)
 	return f
@@ -200,8 +200,10 @@ func dependencies(nc *awsv1.EC2NodeClass) finding {
 	return finding{}
 }
 
-// outcomeKey is equal while nothing changed that a dry run depends on.
-func outcomeKey(nc *awsv1.EC2NodeClass) string {
+// An outcomeKey is equal while nothing changed that a dry run depends on.
+type outcomeKey struct{ class, facts string }
+
+func outcomeKeyOf(nc *awsv1.EC2NodeClass) outcomeKey {
 	text, err := json.Marshal(struct {
 		Spec        awsv1.EC2NodeClassSpec
 		Subnets     []string
@@ -213,9 +215,9 @@ func outcomeKey(nc *awsv1.EC2NodeClass) string {
 	}{nc.Spec, subnetIDs(nc), nc.Status.SecurityGroups, nc.Status.PlacementGroup, nc.Status.AMIs,
 		nc.Status.InstanceProfile, nc.Annotations})
 	if err != nil {
-		return nc.Name + "\n" + err.Error()
+		return outcomeKey{nc.Name, err.Error()}
 	}
-	return nc.Name + "\n" + string(text)
+	return outcomeKey{nc.Name, string(text)}
 }
 
 func subnetIDs(nc *awsv1.EC2NodeClass) []string {
@@ -228,7 +230,7 @@ func subnetIDs(nc *awsv1.EC2NodeClass) []string {
 }
 
 // try makes a template, and asks EC2 whether a fleet and a machine of it would be allowed.
-func (v *Validator) try(ctx context.Context, cluster launchspec.Cluster, nc *awsv1.EC2NodeClass, key string) finding {
+func (v *Validator) try(ctx context.Context, cluster launchspec.Cluster, nc *awsv1.EC2NodeClass, key outcomeKey) finding {
 	r, err := v.sample(cluster, nc)
 	if err != nil {
 		return unsure(err)
@@ -268,7 +270,7 @@ func (v *Validator) try(ctx context.Context, cluster launchspec.Cluster, nc *aws
 func withoutRetries(o *ec2.Options) { o.Retryer = ec2api.Once() }
 
 // judge says what the answer to a dry run means; done is false if the launch would be allowed.
-func (v *Validator) judge(nc *awsv1.EC2NodeClass, err error, key, reason string) (f finding, done bool) {
+func (v *Validator) judge(nc *awsv1.EC2NodeClass, err error, key outcomeKey, reason string) (f finding, done bool) {
 	switch {
 	case err == nil, ec2api.DryRunPassed(err):
 		return finding{}, false

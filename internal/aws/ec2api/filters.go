@@ -6,6 +6,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // AnyValue as the value of a tag selector means that the tag exists.
@@ -27,6 +29,15 @@ func TagFilters(tags map[string]string) []ec2types.Filter {
 		}
 	}
 	return out
+}
+
+// FilterIdentity appends the identity of filters to b.
+func FilterIdentity(b []byte, filters []ec2types.Filter) []byte {
+	b = identity.Count(b, len(filters))
+	for _, f := range filters {
+		b = identity.Texts(identity.Text(b, aws.ToString(f.Name)), f.Values)
+	}
+	return b
 }
 
 // Tags makes the tags of a request, sorted by key.

@@ -27,7 +27,13 @@ type Poller struct {
 	Act     func(context.Context, Message) error
 	Metrics *telemetry.Metrics
 
-	counted map[string]bool // instance and category that were counted and have not recovered
+	counted map[impairment]bool // those that were counted and have not recovered
+}
+
+// An impairment is a category of trouble that an instance has.
+type impairment struct {
+	instance string
+	category Kind
 }
 
 // impairedFor is how long a check must have failed before it counts: many recover by themselves.
@@ -63,12 +69,12 @@ func (p *Poller) Poll(ctx context.Context) error {
 			}
 		}
 	}
-	seen := map[string]bool{}
+	seen := map[impairment]bool{}
 	var failed error
 	for id, s := range found {
 		categories := categoriesOf(s, time.Now())
 		for _, c := range categories {
-			key := id + "/" + string(c)
+			key := impairment{id, c}
 			seen[key] = true
 			if !p.counted[key] {
 				p.Metrics.InterruptionStatusUnhealthy.WithLabelValues(categoryName(c)).Inc()

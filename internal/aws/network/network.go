@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"k8s.io/apimachinery/pkg/types"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
@@ -35,8 +36,8 @@ const groupsLife = time.Minute
 type Finder struct {
 	api     api
 	full    full
-	subnets *ttl.Map[string, []ec2types.Subnet]
-	groups  *ttl.Map[string, []ec2types.SecurityGroup]
+	subnets *ttl.Map[classKey, []ec2types.Subnet]
+	groups  *ttl.Map[classKey, []ec2types.SecurityGroup]
 	ipv6    func() bool
 
 	mu   sync.Mutex
@@ -55,8 +56,8 @@ type addresses struct {
 func NewFinder(api api, full full, refresh time.Duration, ipv6 func() bool) *Finder {
 	return &Finder{
 		api: api, full: full, free: map[string]addresses{}, ipv6: ipv6,
-		subnets: ttl.New[string, []ec2types.Subnet](refresh),
-		groups:  ttl.New[string, []ec2types.SecurityGroup](groupsLife),
+		subnets: ttl.New[classKey, []ec2types.Subnet](refresh),
+		groups:  ttl.New[classKey, []ec2types.SecurityGroup](groupsLife),
 	}
 }
 
@@ -68,7 +69,7 @@ type Subnets struct {
 
 // Subnets returns the subnets that a class selects.
 func (f *Finder) Subnets(ctx context.Context, nc *awsv1.EC2NodeClass) (Subnets, error) {
-	key := classKey(nc)
+	key := keyOf(nc)
 	found, ok := f.subnets.Get(key)
 	if !ok {
 		var err error
@@ -106,7 +107,7 @@ func hasIPv6(s ec2types.Subnet) bool {
 
 // SecurityGroups returns the groups that a class selects, by id.
 func (f *Finder) SecurityGroups(ctx context.Context, nc *awsv1.EC2NodeClass) ([]awsv1.SecurityGroup, error) {
-	key := classKey(nc)
+	key := keyOf(nc)
 	found, ok := f.groups.Get(key)
 	if !ok {
 		var err error
@@ -124,9 +125,14 @@ func (f *Finder) SecurityGroups(ctx context.Context, nc *awsv1.EC2NodeClass) ([]
 	return out, nil
 }
 
-func classKey(nc *awsv1.EC2NodeClass) string {
-	return fmt.Sprintf("%s/%s/%d", nc.UID, nc.Name, nc.Generation)
+// A classKey identifies a version of a node class.
+type classKey struct {
+	uid        types.UID
+	name       string
+	generation int64
 }
+
+func keyOf(nc *awsv1.EC2NodeClass) classKey { return classKey{nc.UID, nc.Name, nc.Generation} }
 
 // SubnetQueries turns selector terms into filters: the ids together, each other term alone.
 func SubnetQueries(terms []awsv1.SubnetSelectorTerm) [][]ec2types.Filter {

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
@@ -68,18 +69,18 @@ type Keeper struct {
 	region, cluster string
 	unique          func() string // part of a new profile's name
 
-	roles     *ttl.Map[string, string]   // profile → role, as IAM said
-	recent    *ttl.Map[string, string]   // class and role → profile that was just made
-	protected *ttl.Map[string, struct{}] // profiles that are not collected yet
-	noRole    *ttl.Map[string, error]    // roles that IAM does not know
-	gate      chan struct{}              // held while a profile is made
+	roles     *ttl.Map[string, string]    // profile → role, as IAM said
+	recent    *ttl.Map[recentKey, string] // → profile that was just made
+	protected *ttl.Map[string, struct{}]  // profiles that are not collected yet
+	noRole    *ttl.Map[string, error]     // roles that IAM does not know
+	gate      chan struct{}               // held while a profile is made
 }
 
 // NewKeeper returns a Keeper. unique makes names that were never used.
 func NewKeeper(api api, region, cluster string, unique func() string) *Keeper {
 	return &Keeper{
 		api: api, region: region, cluster: cluster, unique: unique,
-		roles: ttl.New[string, string](knownLife), recent: ttl.New[string, string](recentLife),
+		roles: ttl.New[string, string](knownLife), recent: ttl.New[recentKey, string](recentLife),
 		protected: ttl.New[string, struct{}](protectedLife), noRole: ttl.New[string, error](noRoleLife),
 		gate: make(chan struct{}, 1),
 	}
@@ -121,7 +122,7 @@ func (k *Keeper) Ensure(ctx context.Context, nc *awsv1.EC2NodeClass) (string, er
 		return "", err
 	}
 	k.forget()
-	k.recent.Put(recentKey(nc), name)
+	k.recent.Put(recentKeyOf(nc), name)
 	k.protected.Put(name, struct{}{})
 	k.roles.Put(name, role)
 	return name, nil
@@ -134,11 +135,17 @@ func (k *Keeper) forget() {
 	k.noRole.Sweep()
 }
 
-func recentKey(nc *awsv1.EC2NodeClass) string { return string(nc.UID) + "/" + nc.Spec.Role }
+// A recentKey identifies a node class with its role.
+type recentKey struct {
+	class types.UID
+	role  string
+}
+
+func recentKeyOf(nc *awsv1.EC2NodeClass) recentKey { return recentKey{nc.UID, nc.Spec.Role} }
 
 // knownFor returns the profile of a class of which no call is needed to know that it is right: it was just made, or looked at.
 func (k *Keeper) knownFor(nc *awsv1.EC2NodeClass) (string, bool) {
-	if name, ok := k.recent.Get(recentKey(nc)); ok {
+	if name, ok := k.recent.Get(recentKeyOf(nc)); ok {
 		return name, true
 	}
 	current := nc.Status.InstanceProfile

@@ -20,6 +20,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/ttl"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // api is the part of EC2 that reservations need.
@@ -136,12 +137,7 @@ func (b *Book) ask(ctx context.Context, q *ec2.DescribeCapacityReservationsInput
 }
 
 func queryKey(q *ec2.DescribeCapacityReservationsInput) string {
-	var s strings.Builder
-	s.WriteString(strings.Join(q.CapacityReservationIds, ","))
-	for _, f := range q.Filters {
-		fmt.Fprintf(&s, ";%s=%s", aws.ToString(f.Name), strings.Join(f.Values, ","))
-	}
-	return s.String()
+	return string(ec2api.FilterIdentity(identity.Texts(nil, q.CapacityReservationIds), q.Filters))
 }
 
 // EC2 begins to stop the machines of a capacity block half an hour before it ends. Leave is how long before its end

@@ -128,12 +128,31 @@ func (kinds) DescribeCapacityReservations(context.Context, *ec2.DescribeCapacity
 	}}, nil
 }
 
+// spelled returns a query as a reader would write it.
+func spelled(q *ec2.DescribeCapacityReservationsInput) string {
+	text := strings.Join(q.CapacityReservationIds, ",")
+	for _, f := range q.Filters {
+		text += fmt.Sprintf(";%s=%s", aws.ToString(f.Name), strings.Join(f.Values, ","))
+	}
+	return text
+}
+
+// Node classes share answers: one that selects by a strange tag must not be given the reservations of another.
+func TestQueriesHaveKeysOfTheirOwn(t *testing.T) {
+	ask := func(tags map[string]string) string {
+		return queryKey(queriesOf([]awsv1.CapacityReservationSelectorTerm{{Tags: tags}})[0])
+	}
+	if ask(map[string]string{"a": "1", "b": "2"}) == ask(map[string]string{"a": "1;tag:b=2"}) {
+		t.Error("a tag whose value looks like another tag has the key of two tags")
+	}
+}
+
 func TestQueries(t *testing.T) {
 	var got []string
 	for _, q := range queriesOf([]awsv1.CapacityReservationSelectorTerm{
 		{ID: "cr-1"}, {Tags: map[string]string{"a": "1"}, OwnerID: "123456789012"}, {InstanceMatchCriteria: "open"}, {ID: "cr-2"},
 	}) {
-		got = append(got, queryKey(q))
+		got = append(got, spelled(q))
 	}
 	want := []string{";owner-id=123456789012;tag:a=1;state=active", ";instance-match-criteria=open;state=active", "cr-1;state=active", "cr-2;state=active"}
 	if d := cmp.Diff(want, got); d != "" {

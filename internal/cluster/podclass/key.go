@@ -1,11 +1,12 @@
 package podclass
 
 import (
-	"encoding/binary"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // keyOf writes what identifies the class of a pod: everything that cut keeps. What nearly every pod has is written field by field,
@@ -21,7 +22,7 @@ func (in *Interner) keyOf(pod *corev1.Pod) []byte {
 	k.text(pod.Spec.PriorityClassName)
 	k.optional(pod.Spec.Priority != nil)
 	if pod.Spec.Priority != nil {
-		k.b = binary.AppendVarint(k.b, int64(*pod.Spec.Priority))
+		k.b = identity.Number(k.b, int64(*pod.Spec.Priority))
 	}
 	k.optional(pod.Spec.HostNetwork)
 	if rest := restOf(pod); rest != nil {
@@ -53,22 +54,13 @@ type writer struct {
 	names []string // scratch
 }
 
-func (w *writer) text(s string) {
-	w.b = binary.AppendUvarint(w.b, uint64(len(s)))
-	w.b = append(w.b, s...)
-}
+func (w *writer) text(s string) { w.b = identity.Text(w.b, s) }
 
-func (w *writer) optional(there bool) {
-	if there {
-		w.b = append(w.b, 1)
-	} else {
-		w.b = append(w.b, 0)
-	}
-}
+func (w *writer) optional(there bool) { w.b = identity.Flag(w.b, there) }
 
 func (w *writer) containers(tag byte, list []corev1.Container, by sizes) {
 	w.b = append(w.b, tag)
-	w.b = binary.AppendUvarint(w.b, uint64(len(list)))
+	w.b = identity.Count(w.b, len(list))
 	for i := range list {
 		c := &list[i]
 		w.resources(by.of(c))
@@ -91,7 +83,7 @@ func (w *writer) resources(list corev1.ResourceList) {
 		w.names = append(w.names, string(name))
 	}
 	slices.Sort(w.names)
-	w.b = binary.AppendUvarint(w.b, uint64(len(w.names)))
+	w.b = identity.Count(w.b, len(w.names))
 	for _, name := range w.names {
 		w.text(name)
 		q := list[corev1.ResourceName(name)]
@@ -111,12 +103,12 @@ func (w *writer) quantity(q *resource.Quantity) {
 			return
 		}
 		if milli%1000 != 0 {
-			w.b = binary.AppendVarint(append(w.b, 'm'), milli)
+			w.b = identity.Number(append(w.b, 'm'), milli)
 			return
 		}
 		n = milli / 1000
 	}
-	w.b = binary.AppendVarint(append(w.b, 'n'), n)
+	w.b = identity.Number(append(w.b, 'n'), n)
 }
 
 func (w *writer) selector(m map[string]string) {
@@ -125,7 +117,7 @@ func (w *writer) selector(m map[string]string) {
 		w.names = append(w.names, name)
 	}
 	slices.Sort(w.names)
-	w.b = binary.AppendUvarint(w.b, uint64(len(w.names)))
+	w.b = identity.Count(w.b, len(w.names))
 	for _, name := range w.names {
 		w.text(name)
 		w.text(m[name])
@@ -139,7 +131,7 @@ func (w *writer) message(m interface {
 	MarshalToSizedBuffer(b []byte) (int, error)
 }) {
 	size := m.Size()
-	w.b = binary.AppendUvarint(w.b, uint64(size))
+	w.b = identity.Count(w.b, size)
 	at := len(w.b)
 	w.b = slices.Grow(w.b, size)[:at+size]
 	m.MarshalToSizedBuffer(w.b[at:])

@@ -32,12 +32,12 @@ type Migration struct {
 	service *Service
 	client  client.Client
 	metrics *telemetry.Metrics
-	seen    map[string]time.Time // by definition and generation: since when v1 is stored
+	seen    map[generation]time.Time // since when v1 is stored
 }
 
 // Migration returns the loop for the replica that leads. Its client has a rate of its own, so that no other loop waits for it.
 func (s *Service) Migration(c client.Client) *Migration {
-	return &Migration{service: s, client: c, metrics: s.metrics, seen: map[string]time.Time{}}
+	return &Migration{service: s, client: c, metrics: s.metrics, seen: map[generation]time.Time{}}
 }
 
 // Run works until ctx ends.
@@ -45,6 +45,12 @@ func (m *Migration) Run(ctx context.Context) error {
 	m.metrics.Repeat(ctx, telemetry.Chore{Name: "conversion.migration", What: "rewriting what is stored as v1beta1",
 		Failed: "not everything that is stored as v1beta1 was rewritten", Every: every, Turn: m.turn})
 	return nil
+}
+
+// A generation is a definition as it was written once.
+type generation struct {
+	definition string
+	number     int64
 }
 
 func (m *Migration) turn(ctx context.Context, now time.Time) error {
@@ -57,7 +63,7 @@ func (m *Migration) turn(ctx context.Context, now time.Time) error {
 		if crd == nil || !stale(crd) || !stores(crd) {
 			continue
 		}
-		id := fmt.Sprintf("%s %d", crd.Name, crd.Generation)
+		id := generation{crd.Name, crd.Generation}
 		if m.seen[id].IsZero() {
 			m.seen[id] = now
 		}

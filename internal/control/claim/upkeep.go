@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
 	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/kit/identity"
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
@@ -192,14 +192,13 @@ func driftInputOf(claim *v1.NodeClaim, pool *v1.NodePool, snap *cluster.Snapshot
 
 // hashes are the values of the annotations that are not ours alone: providers keep their own hashes beside the pool's.
 func hashes(annotations map[string]string) string {
-	var of []string
+	of := map[string]string{}
 	for k, v := range annotations {
 		if strings.Contains(k, "hash") {
-			of = append(of, k+"="+v)
+			of[k] = v
 		}
 	}
-	slices.Sort(of)
-	return strings.Join(of, ",")
+	return string(identity.Map(nil, of))
 }
 
 // checkDrift sets or clears the Drifted condition.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/explain/sentence"
@@ -54,12 +55,18 @@ func (t *teller) writeHeld(w *disrupt.World, out *disrupt.Proposal) {
 	t.writeBudgets(w, out)
 }
 
+// A heldBudget is the budget of a pool for a reason.
+type heldBudget struct {
+	pool   string
+	reason v1.DisruptionReason
+}
+
 // writeBudgets writes down which budgets hold savings back.
 func (t *teller) writeBudgets(w *disrupt.World, out *disrupt.Proposal) {
-	is := map[string]bool{}
+	is := map[heldBudget]bool{}
 	for _, pool := range slices.Sorted(maps.Keys(out.Budgets)) {
 		for _, reason := range out.Budgets[pool] {
-			key := pool + "/" + string(reason)
+			key := heldBudget{pool, reason}
 			if is[key] = true; t.used[key] {
 				continue
 			}

@@ -44,7 +44,7 @@ type teller struct {
 	// candidates is when a step was announced, by its name.
 	candidates map[string]time.Time
 	held       map[[2]string]disrupt.Code // what kept which claim from going for which reason, when that was last told to the journal
-	used       map[string]bool            // the budgets that were used up then, by pool and reason
+	used       map[heldBudget]bool        // the budgets that were used up then
 	said       board.Disruption           // for the views of the cluster
 }
 

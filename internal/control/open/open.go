@@ -58,12 +58,12 @@ type Service struct {
 	events   *telemetry.Events
 
 	mu       sync.Mutex
-	reserved map[string]reservation // claims that are being created
+	reserved map[taskKey]reservation // claims that are being created
 }
 
 // New returns a service.
 func New(store *cluster.Store, c client.Client, catalogs catalogs, m *telemetry.Metrics, e *telemetry.Events) *Service {
-	return &Service{store: store, client: c, catalogs: catalogs, metrics: m, events: e, reserved: map[string]reservation{}}
+	return &Service{store: store, client: c, catalogs: catalogs, metrics: m, events: e, reserved: map[taskKey]reservation{}}
 }
 
 // A LimitError says that a claim was not created because its pool may have no more.
@@ -115,7 +115,7 @@ func (s *Service) Replace(ctx context.Context, seed, reason string, r engine.Rep
 func (s *Service) tasks(seed, reason string, openings []engine.Opening, annotations map[string]string) []task {
 	tasks := make([]task, len(openings))
 	for i, name := range s.Names(seed, openings) {
-		tasks[i] = task{key: seed + "/" + name, opening: &openings[i], seed: seed, reason: reason,
+		tasks[i] = task{key: taskKey{seed, name}, opening: &openings[i], seed: seed, reason: reason,
 			claim: prepare(&openings[i], name, annotations)}
 	}
 	return tasks
@@ -150,9 +150,12 @@ func (s *Service) createAll(ctx context.Context, tasks []task) ([]*v1.NodeClaim,
 // doing describes a task, for the report of a panic.
 func (t *task) doing() string { return "creating NodeClaim " + t.claim.Name }
 
+// A taskKey identifies a claim that is being created: two decisions may ask for claims of one name at once.
+type taskKey struct{ seed, claim string }
+
 // task is one claim on its way.
 type task struct {
-	key     string // of its reservation
+	key     taskKey // of its reservation
 	opening *engine.Opening
 	seed    string
 	reason  string

@@ -1,8 +1,6 @@
 package provision
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,6 +9,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/kit/identity"
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
@@ -152,12 +151,12 @@ func (m *memory) dueAt(p *cluster.Pod, planned place, news bool, now time.Time) 
 
 // describePools says what of the pools can change the answer for a pod that was refused.
 func describePools(snap *cluster.Snapshot) string {
-	var b strings.Builder
+	var b []byte
 	for p := range snap.Pools() {
-		ready := meta.IsStatusConditionTrue(p.Status.Conditions, v1.ConditionTypeReady)
-		fmt.Fprintf(&b, "%s/%d/%v ", p.UID, p.Generation, ready)
+		b = identity.Number(identity.Text(b, string(p.UID)), p.Generation)
+		b = identity.Flag(b, meta.IsStatusConditionTrue(p.Status.Conditions, v1.ConditionTypeReady))
 	}
-	return b.String()
+	return string(b)
 }
 
 // looked notes that a turn has dealt with these pods, and forgets those that no longer wait.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
@@ -12,6 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/explain/sentence"
 	"karpenter.sh/karpenter/internal/explain/why"
 	"karpenter.sh/karpenter/internal/history/journal"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // write puts into the journal what a plan has decided anew: pods wait for many turns, and are reported once. What is opened the opener
@@ -98,13 +98,13 @@ func (l *Loop) newlyRefused(plan *engine.Plan, became outcome) []journal.Record 
 
 // causes are the reasons of the pod itself and of pools.
 func causes(counts []reason.Count) string {
-	var b strings.Builder
+	var b []byte
 	for _, c := range counts {
 		if c.Pool != "" || c.Candidates == 0 {
-			fmt.Fprintf(&b, "%s %s %s\n", c.Pool, c.Code.Name(), c.Key)
+			b = identity.Text(identity.Number(identity.Text(b, c.Pool), int64(c.Code)), c.Key)
 		}
 	}
-	return b.String()
+	return string(b)
 }
 
 // firstReason names what a person would deal with first: in the pod or a pool, and only where nothing is known of

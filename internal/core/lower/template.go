@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,6 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
 	"karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // A template is what a pool's new nodes are like, before any pod. It is made once for each version of pool, catalogue
@@ -274,19 +274,16 @@ func (m *Memory) addDaemons(t *template) {
 	}
 	t.tmpl.DaemonOf = make([]int32, cat.Len())
 	groups := map[string]int32{}
+	var key []byte
 	for s := range cat.Len() {
-		var b strings.Builder
+		key = key[:0]
 		for _, on := range runs {
-			if on.Has(s) {
-				b.WriteByte('1')
-			} else {
-				b.WriteByte('0')
-			}
+			key = identity.Flag(key, on.Has(s))
 		}
-		g, ok := groups[b.String()]
+		g, ok := groups[string(key)]
 		if !ok {
 			g = int32(len(t.tmpl.Daemons))
-			groups[b.String()] = g
+			groups[string(key)] = g
 			overhead := make(quantity.Vec, m.resources.names.Len())
 			var taken []ports.Port
 			var sets []int

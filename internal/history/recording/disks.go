@@ -16,13 +16,15 @@ import (
 // bound marks the volume of a claim as existing.
 const bound = "pv.kubernetes.io/bind-completed"
 
+type seenKey struct{ kind, namespace, name string }
+
 // Disks are the volumes that pods name, and of which kind they are, each as it was first seen: what became of them is what was done then.
 type Disks struct {
 	Claims  []*corev1.PersistentVolumeClaim
 	Volumes []*corev1.PersistentVolume
 	Classes []*storagev1.StorageClass
 
-	seen map[string]bool
+	seen map[seenKey]bool
 }
 
 // take notes an object, if it is a disk's.
@@ -47,12 +49,12 @@ func (d *Disks) take(kind string, raw json.RawMessage) error {
 	if o.GetName() == "" {
 		return fmt.Errorf("the %s has no name", kind)
 	}
-	key := kind + " " + o.GetNamespace() + "/" + o.GetName()
+	key := seenKey{kind, o.GetNamespace(), o.GetName()}
 	if d.seen[key] {
 		return nil
 	}
 	if d.seen == nil {
-		d.seen = map[string]bool{}
+		d.seen = map[seenKey]bool{}
 	}
 	d.seen[key] = true
 	switch o := o.(type) {

@@ -15,6 +15,7 @@ import (
 
 	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // An Event is something that happened to an object, for the people who look after it.
@@ -117,7 +118,7 @@ func (s *Events) heldBack(e *Event, r EventRow, now time.Time) bool {
 	if len(e.Key) == 0 || r.Again == 0 {
 		return false
 	}
-	key := strings.ToLower(string(e.Reason)) + "\x00" + strings.Join(e.Key, "\x00")
+	key := string(identity.Texts(identity.Text(nil, strings.ToLower(string(e.Reason))), e.Key))
 	if now.Before(s.sent[key]) {
 		return true
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // A HistoricName is what a metric was called in releases before. It says what its successor says.
@@ -192,16 +194,16 @@ func (h HistoricName) of(f *dto.MetricFamily) *dto.MetricFamily {
 			continue
 		}
 		older := &dto.Metric{}
-		var key strings.Builder
+		var key []byte
 		for _, l := range labels {
 			v := value(m, l.of)
 			older.Label = append(older.Label, &dto.LabelPair{Name: new(l.label), Value: new(v)})
-			key.WriteString(v + "\x00")
+			key = identity.Text(key, v)
 		}
-		have := series[key.String()]
+		have := series[string(key)]
 		if have == nil {
 			older.Counter, older.Gauge, older.Histogram, older.Summary = m.Counter, m.Gauge, m.Histogram, m.Summary
-			series[key.String()] = older
+			series[string(key)] = older
 			out.Metric = append(out.Metric, older)
 			continue
 		}

@@ -177,11 +177,17 @@ type sampler struct {
 	state *sampleState
 }
 
+// A sampled is a kind of line, which is written only so often in a second.
+type sampled struct {
+	level   slog.Level
+	message string
+}
+
 // sampleState is shared by all loggers that were made from one.
 type sampleState struct {
 	mu     sync.Mutex
 	second int64
-	seen   map[string]int
+	seen   map[sampled]int
 }
 
 const (
@@ -193,9 +199,9 @@ func (s *sampleState) take(message string, level slog.Level, at time.Time) bool 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := at.Unix(); now != s.second || s.seen == nil {
-		s.second, s.seen = now, map[string]int{}
+		s.second, s.seen = now, map[sampled]int{}
 	}
-	key := level.String() + message
+	key := sampled{level, message}
 	s.seen[key]++
 	n := s.seen[key]
 	return n <= sampleFirst || (n-sampleFirst)%sampleEvery == 0

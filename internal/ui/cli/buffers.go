@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
@@ -47,7 +48,7 @@ func (o *objects) readBuffers(ctx context.Context, c client.Client) error {
 	if err := o.list(ctx, c, &corev1.PodTemplateList{}); err != nil {
 		return err
 	}
-	o.scaled = map[string]scaled{}
+	o.scaled = map[types.NamespacedName]scaled{}
 	for _, b := range o.buffers {
 		if b.Spec.ScalableRef == nil {
 			continue
@@ -56,7 +57,7 @@ func (o *objects) readBuffers(ctx context.Context, c client.Client) error {
 		if err != nil {
 			return fmt.Errorf("CapacityBuffer %s/%s: %w", b.Namespace, b.Name, err)
 		}
-		o.scaled[b.Namespace+"/"+b.Name] = scaled{from, flaw}
+		o.scaled[nameOf(b)] = scaled{from, flaw}
 	}
 	return nil
 }
@@ -130,7 +131,7 @@ func (o *objects) sourceOf(b *autoscalingv1beta1.CapacityBuffer) (buffer.Source,
 		}
 		return buffer.Source{}, &buffer.Flaw{Code: buffer.TemplateNotFound, Name: ref.Name, Value: b.Namespace}
 	}
-	if known, ok := o.scaled[b.Namespace+"/"+b.Name]; ok {
+	if known, ok := o.scaled[nameOf(b)]; ok {
 		return known.from, known.flaw
 	}
 	return o.workloadOf(b)

@@ -250,9 +250,9 @@ func (w workload) pod(name string) *corev1.Pod {
 func (o *objects) ordinals(s *appsv1.StatefulSet) {
 	w := workload{"apps/v1", "StatefulSet", &s.ObjectMeta, &s.Spec.Template}
 	have := o.owned(w)
-	claims := map[string]bool{}
+	claims := map[types.NamespacedName]bool{}
 	for _, c := range o.pvcs {
-		claims[c.Namespace+"/"+c.Name] = true
+		claims[nameOf(c)] = true
 	}
 	first := 0
 	if s.Spec.Ordinals != nil {
@@ -272,7 +272,7 @@ func (o *objects) ordinals(s *appsv1.StatefulSet) {
 			claim := template.DeepCopy()
 			claim.Name, claim.Namespace = template.Name+"-"+name, s.Namespace
 			identify(&claim.ObjectMeta, "PersistentVolumeClaim")
-			if !claims[claim.Namespace+"/"+claim.Name] {
+			if !claims[nameOf(claim)] {
 				o.pvcs = append(o.pvcs, claim)
 			}
 			p.Spec.Volumes = append(slices.DeleteFunc(p.Spec.Volumes,
@@ -313,15 +313,16 @@ func (o *objects) priorities() (unknown []string) {
 
 // ephemeral adds the claims that the control plane makes for generic ephemeral volumes.
 func (o *objects) ephemeral() {
-	have := map[string]bool{}
+	have := map[types.NamespacedName]bool{}
 	for _, c := range o.pvcs {
-		have[c.Namespace+"/"+c.Name] = true
+		have[nameOf(c)] = true
 	}
 	for _, p := range o.pods {
 		for i := range p.Spec.Volumes {
 			v := &p.Spec.Volumes[i]
 			name := p.Name + "-" + v.Name
-			if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil || have[p.Namespace+"/"+name] {
+			if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil ||
+				have[types.NamespacedName{Namespace: p.Namespace, Name: name}] {
 				continue
 			}
 			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace},

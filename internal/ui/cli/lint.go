@@ -304,7 +304,7 @@ func replaced(env Env, in engine.Question, o *objects, known *label.Vocabulary) 
 		}
 	}
 	for _, p := range in.Pools {
-		if o.inFiles[identity(p.Pool)] {
+		if o.inFiles[objectKey(p.Pool)] {
 			note("NodePool/"+p.Pool.Name, editOfPool(in.Snap, p.Pool, known))
 		}
 	}

@@ -100,7 +100,7 @@ func (o *objects) list(ctx context.Context, c client.Reader, empty client.Object
 			return fmt.Errorf("read the cluster: %w", err)
 		}
 		err = meta.EachListItem(list, func(item runtime.Object) error {
-			if o.inFiles[identity(item)] {
+			if o.inFiles[objectKey(item)] {
 				o.edit(item)
 				return nil // the file has its new version
 			}

@@ -53,7 +53,7 @@ func TestObjectsOfEveryPageAreRead(t *testing.T) {
 func TestFilesGoBeforeTheCluster(t *testing.T) {
 	planned := &v1.NodePool{}
 	planned.Name, planned.Spec.Weight = "a", new(int32(7))
-	o := &objects{pools: []*v1.NodePool{planned}, inFiles: map[string]bool{identity(planned): true}}
+	o := &objects{pools: []*v1.NodePool{planned}, inFiles: map[string]bool{objectKey(planned): true}}
 	err := o.list(t.Context(), pages{answers: map[string]string{"": `{"items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]}`}}, &v1.NodePoolList{})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestFilesGoBeforeTheCluster(t *testing.T) {
 func TestPodsOfTheClusterCount(t *testing.T) {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "of the file"}}
 	d.Spec.Replicas = new(int32(5))
-	o := &objects{deployments: []*appsv1.Deployment{d}, inFiles: map[string]bool{identity(d): true}}
+	o := &objects{deployments: []*appsv1.Deployment{d}, inFiles: map[string]bool{objectKey(d): true}}
 	owner := func(kind, name string) string {
 		return fmt.Sprintf(`"namespace": "default", "ownerReferences": [{"apiVersion": "apps/v1", "kind": %q, "name": %q, "uid": "uid of %s", "controller": true}]`, kind, name, name)
 	}

@@ -22,12 +22,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // objects is everything a plan is made from.
@@ -56,10 +58,10 @@ type objects struct {
 	services        []*corev1.Service
 	runtimeClasses  []*nodev1.RuntimeClass
 	deviceObjects
-	scaled  map[string]scaled              // what buffers of a cluster name, by namespace and buffer
-	ignored map[string]int                 // kinds that do not matter to a plan
-	inFiles map[string]bool                // what files hold, by identity
-	edited  map[string]*awsv1.EC2NodeClass // what the cluster has of the classes in files, by name
+	scaled  map[types.NamespacedName]scaled // what buffers of a cluster name
+	ignored map[string]int                  // kinds that do not matter to a plan
+	inFiles map[string]bool                 // what files hold, by identity
+	edited  map[string]*awsv1.EC2NodeClass  // what the cluster has of the classes in files, by name
 }
 
 // take sorts an object in. It returns false for kinds that a plan does not depend on.
@@ -169,7 +171,7 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 			errs = append(errs, d.at(d.line, "%s", text))
 			continue
 		}
-		key := fmt.Sprintf("%s %s/%s", gvk.GroupKind(), d.obj.GetNamespace(), d.obj.GetName())
+		key := identity.Of(gvk.Group, gvk.Kind, d.obj.GetNamespace(), d.obj.GetName())
 		if first := seen[key]; first != nil && d.obj.GetName() != "" {
 			errs = append(errs, d.at(d.line, "%s %q stands at %s:%d already; remove one of them", gvk.Kind,
 				d.obj.GetName(), first.file, first.line))
@@ -185,7 +187,7 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 			continue
 		}
 		if out.take(known[i]) {
-			out.inFiles[identity(known[i])] = true
+			out.inFiles[objectKey(known[i])] = true
 		} else {
 			out.ignored[gvk.Kind]++
 		}
@@ -193,13 +195,18 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 	return out, errors.Join(errs...)
 }
 
-// identity names an object among all of its kind.
-func identity(o runtime.Object) string {
+// nameOf returns the namespace and name of an object.
+func nameOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// objectKey names an object among all of its kind.
+func objectKey(o runtime.Object) string {
 	m, err := meta.Accessor(o)
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%T %s/%s", o, cmp.Or(m.GetNamespace(), metav1.NamespaceDefault), m.GetName())
+	return identity.Of(fmt.Sprintf("%T", o), cmp.Or(m.GetNamespace(), metav1.NamespaceDefault), m.GetName())
 }
 
 func ours(group string) bool {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -13,6 +14,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // A report is the answer of plan. Its JSON is documented and is stable.
@@ -161,7 +163,9 @@ func (r *report) groups() []claimGroup {
 	var out []claimGroup
 	index := map[string]int{}
 	for _, c := range r.Claims {
-		key := fmt.Sprint(c.Pool, c.Type, len(c.Types), c.CapacityTypes, c.Zones, c.PricePerHour, summarise(c.Pods))
+		b := identity.Texts(nil, []string{c.Pool, c.Type, summarise(c.Pods)})
+		b = identity.Number(identity.Texts(identity.Texts(b, c.CapacityTypes), c.Zones), int64(len(c.Types)))
+		key := string(identity.Number(b, int64(math.Float64bits(c.PricePerHour))))
 		if i, ok := index[key]; ok {
 			out[i].count++
 			continue
