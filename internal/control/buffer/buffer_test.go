@@ -267,6 +267,22 @@ func TestABufferFollowsItsTemplateAndItsWorkload(t *testing.T) {
 	})
 }
 
+func TestABufferRecoversWhenItsWorkloadIsCreatedAfterIt(t *testing.T) {
+	sim.Bubble(t, sim.Options{}, gated, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		b := bufferOf("share", "", 0)
+		b.Spec.PodTemplateRef, b.Spec.Replicas, b.Spec.Percentage = nil, nil, new(int32(100))
+		b.Spec.ScalableRef = &autoscalingv1beta1.ScalableRef{Kind: "Deployment", Name: "shop"}
+		sim.Create(t, w, b)
+		time.Sleep(65 * time.Second)
+		want(t, w, "share", autoscalingv1beta1.ConditionTypeReadyForProvisioning, metav1.ConditionFalse, autoscalingv1beta1.ReasonScalableRefNotFound, "shop")
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}}
+		d.Spec.Replicas, d.Spec.Template.Spec = new(int32(2)), shapeOf("shop", "1").Template.Spec
+		sim.Create(t, w, d)
+		time.Sleep(5 * time.Second)
+		want(t, w, "share", autoscalingv1beta1.ConditionTypeReadyForProvisioning, metav1.ConditionTrue, autoscalingv1beta1.ReasonResolved, "")
+	})
+}
+
 func TestABadBufferIsToldAndStopsNobody(t *testing.T) {
 	ready, provisioning := autoscalingv1beta1.ConditionTypeReadyForProvisioning, autoscalingv1beta1.ConditionTypeProvisioning
 	type spec = autoscalingv1beta1.CapacityBufferSpec
