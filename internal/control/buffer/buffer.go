@@ -34,9 +34,8 @@ const (
 	lookInterval = time.Second
 	// workloadInterval is how often workloads are read, which are not watched.
 	workloadInterval = 30 * time.Second
-	// missingInterval is how often a workload that does not exist is looked for: users often create it just after the buffer.
-	missingInterval = 3 * time.Second
-	// firstRetry is when a workload that could not be read is read again, and twice as late each time, up to workloadInterval.
+	// firstRetry is when a workload that does not exist or could not be read is read again, and twice as late each time, up to
+	// workloadInterval: users often create it just after the buffer.
 	firstRetry = 2 * time.Second
 	// callTime bounds one read.
 	callTime = 10 * time.Second
@@ -201,7 +200,13 @@ func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1
 		}
 		return err
 	}
-	r.generation, r.next, r.failures = b.Generation, now.Add(workloadInterval), 0
+	r.generation, r.next = b.Generation, now.Add(workloadInterval)
+	if flaw != nil && flaw.Code == buffer.WorkloadNotFound {
+		r.next = now.Add(min(firstRetry<<min(r.failures, 4), workloadInterval))
+		r.failures++
+	} else {
+		r.failures = 0
+	}
 	ask := buffer.Ask{}
 	if flaw == nil {
 		err = func() (err error) {
@@ -215,9 +220,6 @@ func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1
 		l.watched.Panicked()
 		flaw = &buffer.Flaw{Code: buffer.Unreadable,
 			Value: "Karpenter runs into a bug of its own over this buffer; please report it: " + err.Error()}
-	}
-	if flaw != nil && flaw.Code == buffer.WorkloadNotFound {
-		r.next = now.Add(missingInterval)
 	}
 	r.flaw, r.from, r.note = flaw, from, ask.Note
 	if old := snap.SparesOf(b.Namespace, b.Name); old == nil || !r.same(old, ask.Pods) {

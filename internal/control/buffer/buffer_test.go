@@ -273,7 +273,7 @@ func TestABufferRecoversWhenItsWorkloadIsCreatedAfterIt(t *testing.T) {
 		b.Spec.PodTemplateRef, b.Spec.Replicas, b.Spec.Percentage = nil, nil, new(int32(100))
 		b.Spec.ScalableRef = &autoscalingv1beta1.ScalableRef{Kind: "Deployment", Name: "shop"}
 		sim.Create(t, w, b)
-		time.Sleep(65 * time.Second)
+		time.Sleep(5 * time.Second)
 		want(t, w, "share", autoscalingv1beta1.ConditionTypeReadyForProvisioning, metav1.ConditionFalse, autoscalingv1beta1.ReasonScalableRefNotFound, "shop")
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}}
 		d.Spec.Replicas, d.Spec.Template.Spec = new(int32(2)), shapeOf("shop", "1").Template.Spec
