@@ -3,7 +3,6 @@ package lower
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -270,5 +269,3 @@ func (m *Memory) podTermOf(t *corev1.PodAffinityTerm, namespace string) podTerm 
 	out.namespaces = slices.Compact(out.namespaces)
 	return out
 }
-
-func itoa(n int32) string { return strconv.FormatInt(int64(n), 10) }
