@@ -1,5 +1,5 @@
 # Every target is one line; what needs more lives in hack/. Tools are pinned in tools/go.mod.
-.PHONY: help plan up down status clean build test lint gen gen-check bench bench-peer fuzz soak image release push
+.PHONY: e2e clouds help plan up down status clean build test lint gen gen-check bench bench-peer fuzz soak image release push
 .DEFAULT_GOAL := help
 export KUBEBUILDER_ASSETS := $(CURDIR)/bin/envtest
 # The generated clients of AWS are a fifth of the compiler's work and wait for the network at run time: everything but a release compiles them
@@ -10,8 +10,8 @@ help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
 plan: ## the quickest look: what the machines for docs/examples would be and cost; no cluster, no account
 	@mkdir -p bin && go build -o bin/karpenter ./cmd/karpenter && bin/karpenter plan -f docs/examples
-up: build ## start a cluster with Karpenter on this machine; ARGS="--boot-delay 45s" for realism, ARGS="--set key=value" for values of the chart
-	@bin/karpenter-local up $(ARGS)
+up: build ## start a cluster with Karpenter on this machine; ARGS="--boot-delay 45s" for realism, ARGS="--set key=value" for values of the chart, KUBERNETES=1.34 for that minor
+	@bin/karpenter-local up $(if $(KUBERNETES),--kubernetes $(KUBERNETES)) $(ARGS)
 down: ## stop it, keep its state
 	@if [ -x bin/karpenter-local ]; then bin/karpenter-local down; else echo "There is no cluster here."; fi
 status: ## what runs, nodes, dollars per hour
@@ -22,6 +22,8 @@ build: ## build bin/karpenter and bin/karpenter-local where they are stale
 	@hack/build
 test: build ## all tests: plain ones, those that need an API server, those that need a cluster
 	@hack/test
+e2e: build ## the tests of a whole cluster; KUBERNETES=1.34 for a cluster of that minor, RUN=<regular expression> for some of them
+	@KUBERNETES=$(KUBERNETES) go -C local test -count=1 -timeout 45m -v -run '$(or $(RUN),.)' ./e2e
 lint: ## gofmt, go vet, staticcheck
 	@hack/lint
 gen: ## write generated files
@@ -33,6 +35,8 @@ bench: ## benchmarks, compared with the last ones that were saved: make bench SA
 	@hack/bench
 bench-peer: ## planner and controller beside Karpenter's own, written to docs/benchmarks.md; FULL=1 for the large rows
 	@hack/bench-peer
+clouds: ## our core over providers that were written for Karpenter: build bin/karpenter-kwok, run the tests of the adapter
+	@GOTOOLCHAIN=auto go -C clouds/upstream build -o ../../bin/karpenter-kwok ./karpenter-kwok && GOTOOLCHAIN=auto go -C clouds/upstream test ./...
 fuzz: ## every fuzz target for a short while; FUZZTIME=1m for longer
 	@hack/fuzz
 soak: build ## the long seeds; goes on where it was cut off

@@ -7,6 +7,8 @@ package cloud
 import (
 	"context"
 	"maps"
+	"math"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 )
 
 // A Provider starts and stops machines in one cloud. All methods may be called concurrently, honour their context, and
@@ -72,6 +75,13 @@ type Provider interface {
 	RepairPolicies() []RepairPolicy
 }
 
+// A CommitmentSource is a provider that knows what its account has bought ahead of use. Providers need not be one.
+type CommitmentSource interface {
+	// Commitments returns what machines of this provider may use and what is paid for now or will be, each with the cloud's id and
+	// without a share. What could not be read in whole is left out, and the error says so; the rest is good nevertheless.
+	Commitments(ctx context.Context) ([]v1alpha1.CommitmentDiscountSpec, error)
+}
+
 // Kinds is the part of a provider that says which node classes are its own.
 type Kinds interface {
 	NodeClassKinds() []schema.GroupVersionKind
@@ -109,16 +119,34 @@ func (c *Catalog) Type(name string) *InstanceType {
 
 // Price returns what a machine with these labels costs, and whether that is known.
 func (c *Catalog) Price(labels map[string]string) (price NanoUSD, known bool) {
+	if o := c.Offering(labels); o != nil {
+		return o.Price, true
+	}
+	return 0, false
+}
+
+// Offering returns how a machine with these labels was bought, nil where that is not known.
+func (c *Catalog) Offering(labels map[string]string) *Offering {
 	it := c.Type(labels[corev1.LabelInstanceTypeStable])
 	if it == nil {
-		return 0, false
+		return nil
 	}
 	for i := range it.Offerings {
 		if o := &it.Offerings[i]; o.Zone() == labels[corev1.LabelTopologyZone] && o.CapacityType() == labels[v1.CapacityTypeLabelKey] {
-			return o.Price, true
+			return o
 		}
 	}
-	return 0, false
+	return nil
+}
+
+// OnDemand returns the on-demand price of a machine with these labels, or another price where that is not known.
+func (c *Catalog) OnDemand(labels map[string]string, other NanoUSD) NanoUSD {
+	labels = maps.Clone(labels)
+	labels[v1.CapacityTypeLabelKey] = v1.CapacityTypeOnDemand
+	if price, known := c.Price(labels); known {
+		return price
+	}
+	return other
 }
 
 // An InstanceType is one kind of machine.
@@ -222,6 +250,10 @@ type Offering struct {
 	// NeedsPrice says that it could be bought if its price were known. It is not Available then.
 	NeedsPrice bool
 	Overlaid   bool // a NodeOverlay decided the price
+	// Hazard is how often such a machine is expected to be taken back, in billionths of an interruption an hour; 0: never, or not known.
+	Hazard int64 `json:",omitempty"`
+	// Rests says that machines of it were taken back, or could not be had, a short while ago.
+	Rests bool `json:",omitempty"`
 	// Reservation names what a machine is taken from that is bought so, and Reserved is how many are left in it.
 	// Offerings of one reservation share them. Both are meaningful only for capacity type "reserved"; one without a
 	// name is a reservation of its own.
@@ -229,6 +261,20 @@ type Offering struct {
 	Reserved    int
 	// Capacity overrides entries of the type's capacity for machines bought this way; nil for most.
 	Capacity corev1.ResourceList
+}
+
+// Risk is what interruptions of such a machine are reckoned to cost in an hour where each costs so much. Decisions add it to the price; it
+// is in no price that is printed.
+func (o *Offering) Risk(each NanoUSD) NanoUSD {
+	if o.Hazard <= 0 || each <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(o.Hazard), uint64(each))
+	if hi >= 1e9 {
+		return math.MaxInt64 / 4
+	}
+	risk, _ := bits.Div64(hi, lo, 1e9)
+	return NanoUSD(min(risk, math.MaxInt64/4))
 }
 
 // Zone returns the offering's zone.
@@ -259,10 +305,3 @@ type Machine struct {
 
 // DriftReason is a short CamelCase word such as "AMIDrift".
 type DriftReason string
-
-// A RepairPolicy says that a node whose condition has stood at Status for longer than Toleration is broken.
-type RepairPolicy struct {
-	ConditionType corev1.NodeConditionType
-	Status        corev1.ConditionStatus
-	Toleration    time.Duration
-}

@@ -47,6 +47,7 @@ type rule struct {
 type place struct {
 	partition, suffix, region                       string
 	cluster, queue, oidc, namespace, serviceAccount string
+	commitments                                     string // whether they are imported
 }
 
 const accountID = "123456789012"
@@ -57,6 +58,7 @@ var places = map[string]place{
 	"GovCloud":                           {partition: "aws-us-gov", suffix: "amazonaws.com", region: "us-gov-west-1", cluster: "demo"},
 	"a queue with a name of its own":     {partition: "aws", suffix: "amazonaws.com", region: "eu-west-1", cluster: "my-cluster", queue: "my-cluster-karpenter"},
 	"the role of the service account":    {partition: "aws", suffix: "amazonaws.com", region: "eu-west-1", cluster: "demo", oidc: "oidc.example.com/id/EXAMPLE"},
+	"commitments that are imported":      {partition: "aws", suffix: "amazonaws.com", region: "eu-west-1", cluster: "demo", commitments: "true"},
 	"another namespace and account name": {partition: "aws", suffix: "amazonaws.com", region: "eu-west-1", cluster: "demo", oidc: "oidc.example.com/id/EXAMPLE", namespace: "karpenter", serviceAccount: "scaler"},
 }
 
@@ -98,9 +100,13 @@ func (p place) want(t *testing.T) map[string]any {
 		"node-lifecycle": "NodeLifecycle", "iam-integration": "IAMIntegration", "eks-integration": "EKSIntegration", "interruption": "Interruption",
 		"resource-discovery": "ResourceDiscovery",
 		"zonal-shift":        "ZonalShift",
+		"commitments":        "Commitments",
 	}
 	out := map[string]any{}
 	for file, text := range documents {
+		if file == "commitments" && p.commitments == "" {
+			continue
+		}
 		out["KarpenterController"+names[file]+"Policy-"+p.cluster] = value(t, string(text))
 	}
 	return out

@@ -39,12 +39,15 @@ func (j job) build(ctx context.Context) ([]program, error) {
 	var all []program
 	for _, p := range j.platforms {
 		out := filepath.Join(dir, p.Architecture)
+		fmt.Fprintf(j.say, "building for %s; without a build cache this takes several minutes\n", called(p))
+		began := time.Now()
 		cmd := exec.CommandContext(ctx, "go", append(goFlags, "-o="+out, "./cmd/karpenter")...)
 		cmd.Dir = j.root
 		cmd.Env = append(append(os.Environ(), goEnv...), "GOOS="+p.OS, "GOARCH="+p.Architecture)
 		if said, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("build for %s: %w\n%s", called(p), err, said)
 		}
+		fmt.Fprintf(j.say, "built for %s in %s\n", called(p), time.Since(began).Round(time.Second))
 		text, err := os.ReadFile(out)
 		if err != nil {
 			return nil, err

@@ -50,7 +50,8 @@ func readCloudFormation(t *testing.T, p place) account {
 			f.parameters[name] = def.Value
 		}
 	}
-	for name, given := range map[string]string{"ClusterName": p.cluster, "QueueName": p.queue, "OIDCProvider": p.oidc, "Namespace": p.namespace, "ServiceAccount": p.serviceAccount} {
+	for name, given := range map[string]string{"ClusterName": p.cluster, "QueueName": p.queue, "OIDCProvider": p.oidc, "Namespace": p.namespace, "ServiceAccount": p.serviceAccount,
+		"ImportCommitments": p.commitments} {
 		if given != "" {
 			f.parameters[name] = given
 		}
@@ -76,6 +77,9 @@ func (f formation) account() account {
 	a := account{Roles: map[string]role{}, Policies: map[string]any{}, Profiles: map[string]profile{}, Rules: map[string]rule{}}
 	for id, resource := range f.resources {
 		about := fields(resource)
+		if only := about["Condition"]; only != nil && !f.holds(f.conditions[only.Value]) {
+			continue
+		}
 		is := map[string]any{}
 		for name, v := range fields(about["Properties"]) {
 			is[name] = f.eval(v)
@@ -105,6 +109,9 @@ func (f formation) account() account {
 	return a
 }
 
+// noValue is what a list leaves out.
+const noValue = "AWS::NoValue"
+
 // eval is what CloudFormation makes of a value.
 func (f formation) eval(n *yaml.Node) any {
 	switch n.Tag {
@@ -130,7 +137,9 @@ func (f formation) eval(n *yaml.Node) any {
 	case yaml.SequenceNode:
 		var all []any
 		for _, item := range n.Content {
-			all = append(all, f.eval(item))
+			if v := f.eval(item); v != noValue {
+				all = append(all, v)
+			}
 		}
 		return all
 	case yaml.MappingNode:
@@ -157,6 +166,9 @@ func (f formation) holds(n *yaml.Node) bool {
 func (f formation) ref(name string) string {
 	if text, ok := map[string]string{"AWS::Partition": f.p.partition, "AWS::Region": f.p.region, "AWS::AccountId": accountID, "AWS::URLSuffix": f.p.suffix}[name]; ok {
 		return text
+	}
+	if name == noValue {
+		return noValue
 	}
 	if text, ok := f.parameters[name]; ok {
 		return text

@@ -67,7 +67,7 @@ func makeTrees() ([2]job, error) {
 			return jobs, err
 		}
 		folders = append(folders, dir)
-		jobs[i] = job{root: filepath.Join(dir, root), out: filepath.Join(dir, "dist"), image: "registry.test/karpenter", platforms: tested(), say: io.Discard}
+		jobs[i] = job{root: filepath.Join(dir, root), out: filepath.Join(dir, "dist"), image: "registry.test/karpenter", platforms: tested(), say: &bytes.Buffer{}}
 		for _, part := range []string{"LICENSE", licenceFile, "go.mod", "go.sum", "api", "charts", "cloud", "cmd", "install", "internal"} {
 			if err := copyTree(filepath.Join("..", part), filepath.Join(jobs[i].root, part)); err != nil {
 				return jobs, err
@@ -137,6 +137,18 @@ func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
 	}
 }
 
+func TestABuildSaysWhatItIsDoing(t *testing.T) {
+	j := released(t)
+	said := j.say.(*bytes.Buffer).String()
+	for _, p := range j.platforms {
+		for _, want := range []string{"building for " + called(p), "built for " + called(p) + " in "} {
+			if !strings.Contains(said, want) {
+				t.Errorf("the build says nothing of %q:\n%s", want, said)
+			}
+		}
+	}
+}
+
 func TestChecksumsCoverEveryFile(t *testing.T) {
 	j := released(t)
 	files, err := under(j.out)
@@ -175,7 +187,7 @@ func TestTheDefinitionsAreThoseOfTheChart(t *testing.T) {
 			got = append(got, strings.TrimSpace(name))
 		}
 	}
-	want := []string{"capacitybuffers.autoscaling.x-k8s.io", "ec2nodeclasses.karpenter.k8s.aws", "disruptionplans.karpenter.sh", "nodeclaims.karpenter.sh", "nodeoverlays.karpenter.sh", "nodepools.karpenter.sh"}
+	want := []string{"capacitybuffers.autoscaling.x-k8s.io", "capacityquotas.autoscaling.x-k8s.io", "ec2nodeclasses.karpenter.k8s.aws", "commitmentdiscounts.karpenter.sh", "disruptionplans.karpenter.sh", "nodeclaims.karpenter.sh", "nodeoverlays.karpenter.sh", "nodepools.karpenter.sh", "rolloutpolicies.karpenter.sh"}
 	if !slices.Equal(got, want) {
 		t.Errorf("definitions of %v, want %v", got, want)
 	}

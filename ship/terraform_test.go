@@ -101,6 +101,7 @@ func functions() map[string]function.Function {
 	}
 	return map[string]function.Function{
 		"jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "regex": stdlib.RegexFunc,
+		"merge": stdlib.MergeFunc,
 		"toset": stdlib.MakeToFunc(cty.Set(cty.String)),
 		"can":   function.New(&function.Spec{Params: []function.Parameter{{Name: "v", Type: cty.DynamicPseudoType, AllowUnknown: true}}, Type: function.StaticReturnType(cty.Bool), Impl: func([]cty.Value, cty.Type) (cty.Value, error) { return cty.True, nil }}),
 		"file": function.New(&function.Spec{Params: []function.Parameter{text("path")}, Type: function.StaticReturnType(cty.String), Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
@@ -139,7 +140,8 @@ func (f *terraforming) eval(a *hclsyntax.Attribute) cty.Value {
 }
 
 func (f *terraforming) variables(blocks []*hclsyntax.Block) {
-	given := map[string]string{"cluster_name": f.p.cluster, "queue_name": f.p.queue, "oidc_provider": f.p.oidc, "namespace": f.p.namespace, "service_account": f.p.serviceAccount}
+	given := map[string]string{"cluster_name": f.p.cluster, "queue_name": f.p.queue, "oidc_provider": f.p.oidc, "namespace": f.p.namespace, "service_account": f.p.serviceAccount,
+		"import_commitments": f.p.commitments}
 	out := map[string]cty.Value{}
 	for _, b := range blocks {
 		name := b.Labels[0]

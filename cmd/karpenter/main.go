@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	_ "time/tzdata" // schedules name time zones, and the image has no files of them
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -40,10 +41,15 @@ func run(ctx context.Context, args []string, out, trouble io.Writer) int {
 	if len(args) > 0 {
 		word = args[0]
 	}
+	env := cli.Env{In: os.Stdin, Out: out, Err: trouble, Catalog: planCatalog, EditClass: editClass,
+		CheckClass: class.Check, IgnoredFields: class.Ignored,
+		Preflight: runPreflight, Source: pricesOf, FetchPrices: readPrices}
 	switch {
 	case cli.Has(word):
-		return cli.Run(ctx, cli.Env{In: os.Stdin, Out: out, Err: trouble, Catalog: planCatalog,
-			CheckClass: class.Check, EditClass: editClass, Preflight: runPreflight}, args)
+		return cli.Run(ctx, env, args)
+	case word == "help" && len(args) > 1 && cli.Has(args[1]):
+		env.Err = out
+		return cli.Run(ctx, env, []string{args[1], "--help"})
 	case word == "help" || word == "-h" || word == "--help":
 		usage(out)
 		return 0
@@ -54,6 +60,10 @@ func run(ctx context.Context, args []string, out, trouble io.Writer) int {
 		args = args[1:]
 	case word != "" && !strings.HasPrefix(word, "-"):
 		fmt.Fprintf(trouble, "karpenter: there is no command %q\n", word)
+		if near := cli.Nearest(word); near != "" {
+			fmt.Fprintf(trouble, "Did you mean this?\n  karpenter %s\n", near)
+			return 2
+		}
 		usage(trouble)
 		return 2
 	}

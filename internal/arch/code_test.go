@@ -350,7 +350,7 @@ func readers(s source) []string {
 
 // Who looks at the operator and not only at what it means: package why, which says what would have to be written otherwise, and class.go, to which
 // kube-scheduler's own words for "no values" come.
-var writers = []string{"internal/explain/why", "internal/core/lower"}
+var writers = []string{"internal/explain/why", "internal/core/compile"}
 
 func TestThereIsOneWay(t *testing.T) {
 	for _, s := range sources(t) {

@@ -33,10 +33,10 @@ func TestEveryLoopIsWatchedOver(t *testing.T) {
 		p := w.provider
 		want := []string{
 			"capacityreservation.capacitytype", "capacityreservation.expiration", "instanceprofile.garbagecollection", "interruption", "interruption.instancestatus",
-			"launchtemplate", "nodeclaim.tagging", "nodeclass", "providers.dns", "providers.instancetype", "providers.instancetype.capacity", "providers.pricing",
+			"launchtemplate", "nodeclaim.tagging", "nodeclass", "providers.dns", "providers.instancetype", "providers.instancetype.capacity", "providers.pricing", "providers.spotrisk",
 			"providers.ssm.invalidation", "providers.version",
 		}
-		got := slices.DeleteFunc(p.in.Metrics.Loops(), func(name string) bool { return name == "events" || name == "events.paced" })
+		got := slices.DeleteFunc(p.env.in.Metrics.Loops(), func(name string) bool { return name == "events" || name == "events.paced" })
 		if !slices.Equal(got, want) {
 			t.Errorf("watched over are %q, want %q", got, want)
 		}
@@ -53,7 +53,7 @@ func TestEveryLoopIsWatchedOver(t *testing.T) {
 func TestWhenSomethingWasLastReadIsAMetric(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		age := func(task string) time.Duration {
-			read := testutil.ToFloat64(w.provider.in.Metrics.Refreshed.WithLabelValues(task))
+			read := testutil.ToFloat64(w.provider.env.in.Metrics.Refreshed.WithLabelValues(task))
 			return time.Since(time.Unix(int64(read), 0))
 		}
 		time.Sleep(5 * time.Minute)
@@ -76,7 +76,7 @@ func TestWhenSomethingWasLastReadIsAMetric(t *testing.T) {
 func TestATaskThatNeverSucceedsHasFailedSinceItBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := telemetry.NewMetrics(prometheus.NewRegistry(), nil)
-		p := &Provider{in: Input{Metrics: metrics}}
+		p := &environment{in: Input{Metrics: metrics}}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() {
@@ -110,12 +110,12 @@ func TestAMessageAboutSeveralMachinesGoesOnWithTheOthers(t *testing.T) {
 		}
 	}
 	eventually(t, func() error {
-		if n := len(w.provider.claims.All()); n != 4 {
+		if n := len(w.provider.env.claims.All()); n != 4 {
 			return fmt.Errorf("the provider knows of %d claims, want 4", n)
 		}
 		return nil
 	})
-	w.provider.in.Kube = interceptor.NewClient(w.kube, interceptor.Funcs{
+	w.provider.env.in.Kube = interceptor.NewClient(w.kube, interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			switch o.GetName() {
 			case "claim-1":
@@ -130,7 +130,7 @@ func TestAMessageAboutSeveralMachinesGoesOnWithTheOthers(t *testing.T) {
 	for i := range 4 {
 		m.Instances = append(m.Instances, fmt.Sprintf("i-%017d", i))
 	}
-	if err := w.provider.interrupted(t.Context(), m); err == nil {
+	if err := w.provider.machines.interrupted(t.Context(), m); err == nil {
 		t.Error("what failed is no error, so that the message would be deleted")
 	}
 	for i, want := range []bool{true, false, false, true} {

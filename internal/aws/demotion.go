@@ -17,20 +17,20 @@ import (
 )
 
 // demote relabels machines whose reservation has lapsed: they run on, on demand.
-func (p *Provider) demote(ctx context.Context) error {
-	if !p.claims.WaitForSync(ctx) || !p.nodes.WaitForSync(ctx) {
+func (ms *machines) demote(ctx context.Context) error {
+	if !ms.env.claims.WaitForSync(ctx) || !ms.env.nodes.WaitForSync(ctx) {
 		return nil
 	}
 	var reserved []*v1.NodeClaim
-	for claim := range p.claims.Each() {
-		if claim.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved || p.nodeReserved(claim) {
+	for claim := range ms.env.claims.Each() {
+		if claim.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved || ms.nodeReserved(claim) {
 			reserved = append(reserved, claim)
 		}
 	}
 	if len(reserved) == 0 {
 		return nil
 	}
-	machines, err := p.List(ctx)
+	machines, err := ms.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -41,19 +41,19 @@ func (p *Provider) demote(ctx context.Context) error {
 	var errs []error
 	for _, claim := range reserved {
 		if claim.DeletionTimestamp == nil && capacityTypes[claim.Status.ProviderID] == v1.CapacityTypeOnDemand {
-			errs = append(errs, p.demoteOne(ctx, claim))
+			errs = append(errs, ms.demoteOne(ctx, claim))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // leaveBlocks gives up the machines of capacity blocks that are about to end, while there is time to move their pods.
-func (p *Provider) leaveBlocks(ctx context.Context) error {
-	if !p.claims.WaitForSync(ctx) || !p.classes.WaitForSync(ctx) {
+func (ms *machines) leaveBlocks(ctx context.Context) error {
+	if !ms.env.claims.WaitForSync(ctx) || !ms.classes.objects.WaitForSync(ctx) {
 		return nil
 	}
 	ending := map[string]bool{}
-	for _, nc := range p.classes.All() {
+	for _, nc := range ms.classes.objects.All() {
 		for i := range nc.Status.CapacityReservations {
 			if r := &nc.Status.CapacityReservations[i]; reservation.Ending(r, time.Now()) {
 				ending[r.ID] = true
@@ -61,7 +61,7 @@ func (p *Provider) leaveBlocks(ctx context.Context) error {
 		}
 	}
 	m := interrupt.Message{Kind: interrupt.ReservationEnding}
-	for claim := range p.claims.Each() {
+	for claim := range ms.env.claims.Each() {
 		id := instanceID(claim.Status.ProviderID)
 		if id != "" && claim.DeletionTimestamp == nil &&
 			claim.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved && ending[claim.Labels[awsv1.LabelCapacityReservationID]] {
@@ -71,30 +71,30 @@ func (p *Provider) leaveBlocks(ctx context.Context) error {
 	if len(m.Instances) == 0 {
 		return nil
 	}
-	return p.interrupted(ctx, m)
+	return ms.interrupted(ctx, m)
 }
 
-func (p *Provider) nodeReserved(claim *v1.NodeClaim) bool {
-	node, ok := p.nodes.Get(claim.Status.NodeName)
+func (ms *machines) nodeReserved(claim *v1.NodeClaim) bool {
+	node, ok := ms.env.nodes.Get(claim.Status.NodeName)
 	return ok && claim.Status.NodeName != "" && node.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved
 }
 
-func (p *Provider) demoteOne(ctx context.Context, claim *v1.NodeClaim) error {
+func (ms *machines) demoteOne(ctx context.Context, claim *v1.NodeClaim) error {
 	if claim.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved {
 		next := claim.DeepCopy()
 		next.Labels = demoted(claim.Labels)
-		if err := p.in.Kube.Patch(ctx, next, client.MergeFrom(claim)); client.IgnoreNotFound(err) != nil {
+		if err := ms.env.in.Kube.Patch(ctx, next, client.MergeFrom(claim)); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
-	node, ok := p.nodes.Get(claim.Status.NodeName)
+	node, ok := ms.env.nodes.Get(claim.Status.NodeName)
 	if !ok || node.Labels[v1.NodeRegisteredLabelKey] != "true" || node.Labels[v1.CapacityTypeLabelKey] != v1.CapacityTypeReserved {
 		return nil
 	}
 	next := &corev1.Node{ObjectMeta: *node.ObjectMeta.DeepCopy()}
 	next.Labels = demoted(node.Labels)
 	base := &corev1.Node{ObjectMeta: node.ObjectMeta}
-	return client.IgnoreNotFound(p.in.Kube.Patch(ctx, next, client.MergeFrom(base)))
+	return client.IgnoreNotFound(ms.env.in.Kube.Patch(ctx, next, client.MergeFrom(base)))
 }
 
 // demoted are the labels of a machine outside any reservation.

@@ -22,40 +22,43 @@ import (
 )
 
 // drifted compares a claim with its class; the first difference counts. A claim without pool or class has not drifted.
-func (p *Provider) drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.DriftReason, error) {
-	if claim.Spec.NodeClassRef == nil || !p.classes.WaitForSync(ctx) {
+func (ms *machines) drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.DriftReason, error) {
+	if claim.Spec.NodeClassRef == nil || !ms.classes.objects.WaitForSync(ctx) {
 		return "", ctx.Err()
 	}
-	nc, ok, err := p.checkedClass(ctx, claim.Spec.NodeClassRef.Name)
+	nc, ok, err := ms.classes.checkedClass(ctx, claim.Spec.NodeClassRef.Name)
 	if !ok || err != nil {
 		return "", err
+	}
+	if claim.Annotations[awsv1.AnnotationRebalanceRecommended] != "" && ms.env.settings.ReplaceOnRebalance {
+		return awsv1.DriftReasonRebalance, nil
 	}
 	if drift.Static(class.Stored(nc.Annotations), class.Stored(claim.Annotations)) {
 		return awsv1.DriftReasonNodeClass, nil
 	}
-	if reason, err := p.imageDrift(nc, claim); reason != "" || err != nil {
+	if reason, err := ms.market.imageDrift(nc, claim); reason != "" || err != nil {
 		return reason, err
 	}
-	if p.shifted(claim.Status.ProviderID) {
+	if ms.market.shifted(claim.Status.ProviderID) {
 		return "", fmt.Errorf("claim %s: %w", claim.Name, errShifted)
 	}
 	id := instanceID(claim.Status.ProviderID)
 	if id == "" {
 		return "", fmt.Errorf("claim %s has no machine", claim.Name)
 	}
-	i, err := p.fleet.Describe(ctx, id)
+	i, err := ms.fleet.Describe(ctx, id)
 	switch {
 	case errors.Is(err, fleet.ErrGone):
 		return "", cloud.ErrNotFound
 	case errors.Is(err, fleet.ErrUnknown):
-		if _, young := p.launches.machines.Get(id); young {
+		if _, young := ms.launches.machines.Get(id); young {
 			return "", nil // EC2 does not show it yet; it is as new as can be
 		}
 		return "", cloud.ErrNotFound
 	case err != nil:
 		return "", err
 	}
-	if reason, err := instanceDrift(nc, i, p.capacityType(i) == v1.CapacityTypeReserved); reason != "" || err != nil {
+	if reason, err := instanceDrift(nc, i, ms.capacityType(i) == v1.CapacityTypeReserved); reason != "" || err != nil {
 		return reason, err
 	}
 	return groupDrift(nc, claim)
@@ -77,9 +80,9 @@ func groupDrift(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) (cloud.DriftReason,
 
 // checkedClass returns a class once its status and its hash are about its present spec: what a change of the class means is known
 // only then, and it is not asked for again soon. ok is false if there is no such class.
-func (p *Provider) checkedClass(ctx context.Context, name string) (nc *awsv1.EC2NodeClass, ok bool, err error) {
+func (c *classes) checkedClass(ctx context.Context, name string) (nc *awsv1.EC2NodeClass, ok bool, err error) {
 	for wait := firstWait; ; wait *= 2 {
-		if nc, ok = p.classes.Get(name); !ok || classChecked(nc) {
+		if nc, ok = c.objects.Get(name); !ok || classChecked(nc) {
 			return nc, ok, nil
 		}
 		if wait > lastWait || !sleep.For(ctx, wait) {
@@ -94,7 +97,7 @@ func classChecked(nc *awsv1.EC2NodeClass) bool {
 }
 
 // imageDrift compares the image that the claim's machine booted with those that its type would boot now.
-func (p *Provider) imageDrift(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) (cloud.DriftReason, error) {
+func (k *market) imageDrift(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) (cloud.DriftReason, error) {
 	name := claim.Labels[corev1.LabelInstanceTypeStable]
 	switch {
 	case len(nc.Status.AMIs) == 0:
@@ -102,7 +105,7 @@ func (p *Provider) imageDrift(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) (clou
 	case claim.Status.ImageID == "" || name == "":
 		return "", fmt.Errorf("claim %s does not say its image and instance type", claim.Name)
 	}
-	catalog, err := p.catalogues.Catalog(nc)
+	catalog, err := k.catalogues.Catalog(nc)
 	if err != nil {
 		return "", err
 	}

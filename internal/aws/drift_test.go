@@ -79,7 +79,7 @@ func TestInstanceDrift(t *testing.T) {
 			i := ec2types.Instance{SubnetId: aws.String("subnet-2"),
 				SecurityGroups: []ec2types.GroupIdentifier{{GroupId: aws.String("sg-1")}, {GroupId: aws.String("sg-2")}}}
 			tc.edit(nc, &i)
-			p := &Provider{settings: Settings{ReservedCapacity: !tc.gateOff}}
+			p := &machines{env: &environment{settings: Settings{ReservedCapacity: !tc.gateOff}}}
 			if got, err := instanceDrift(nc, i, p.capacityType(i) == v1.CapacityTypeReserved); got != tc.want || err != nil {
 				t.Errorf("drift = %q, %v; want %q", got, err, tc.want)
 			}

@@ -17,12 +17,12 @@ import (
 
 // provisioner names the Provisioner that a machine of this cluster was launched for, "" if it was not launched for
 // one, or by a Karpenter of another cluster.
-func (p *Provider) provisioner(tags map[string]string) string {
-	if tags[awsv1.TagClusterPrefix+p.settings.ClusterName] != awsv1.TagClusterOwned {
+func (ms *machines) provisioner(tags map[string]string) string {
+	if tags[awsv1.TagClusterPrefix+ms.env.settings.ClusterName] != awsv1.TagClusterOwned {
 		return ""
 	}
 	for _, key := range []string{awsv1.TagClusterName, awsv1.TagManagedBy} {
-		if cluster, said := tags[key]; said && cluster != p.settings.ClusterName {
+		if cluster, said := tags[key]; said && cluster != ms.env.settings.ClusterName {
 			return ""
 		}
 	}
@@ -30,15 +30,15 @@ func (p *Provider) provisioner(tags map[string]string) string {
 }
 
 // Inherited returns the machines of this cluster that were launched for Provisioners.
-func (p *Provider) Inherited(ctx context.Context) ([]cloud.Machine, error) {
-	found, err := p.fleet.List(ctx, ec2api.Filter("tag-key", awsv1.TagProvisioner),
-		ec2api.Filter("tag:"+awsv1.TagClusterPrefix+p.settings.ClusterName, awsv1.TagClusterOwned))
+func (ms *machines) Inherited(ctx context.Context) ([]cloud.Machine, error) {
+	found, err := ms.fleet.List(ctx, ec2api.Filter("tag-key", awsv1.TagProvisioner),
+		ec2api.Filter("tag:"+awsv1.TagClusterPrefix+ms.env.settings.ClusterName, awsv1.TagClusterOwned))
 	if err != nil {
 		return nil, err
 	}
 	var out []cloud.Machine
 	for _, i := range found {
-		if m := p.machine(ctx, i, p.claimsByMachine); m.Provisioner != "" {
+		if m := ms.machine(ctx, i, ms.claimsByMachine); m.Provisioner != "" {
 			out = append(out, m)
 		}
 	}
@@ -46,16 +46,16 @@ func (p *Provider) Inherited(ctx context.Context) ([]cloud.Machine, error) {
 }
 
 // Adopt gives a machine the tags by which Karpenter finds it. Those that it had stay, so that it can be given back.
-func (p *Provider) Adopt(ctx context.Context, claim *v1.NodeClaim, providerID string) (cloud.Machine, error) {
+func (ms *machines) Adopt(ctx context.Context, claim *v1.NodeClaim, providerID string) (cloud.Machine, error) {
 	id, pool := instanceID(providerID), claim.Labels[v1.NodePoolLabelKey]
 	if id == "" || pool == "" {
 		return cloud.Machine{}, cloud.ErrNotFound
 	}
-	nc, err := p.readyClassFor(ctx, claim.Spec.NodeClassRef.Name, claim.Annotations)
+	nc, err := ms.classes.readyClassFor(ctx, claim.Spec.NodeClassRef.Name, claim.Annotations)
 	if err != nil {
 		return cloud.Machine{}, err
 	}
-	i, err := p.fleet.Describe(ctx, id)
+	i, err := ms.fleet.Describe(ctx, id)
 	if errors.Is(err, fleet.ErrGone) || errors.Is(err, fleet.ErrUnknown) {
 		return cloud.Machine{}, cloud.ErrNotFound
 	}
@@ -63,12 +63,12 @@ func (p *Provider) Adopt(ctx context.Context, claim *v1.NodeClaim, providerID st
 		return cloud.Machine{}, err
 	}
 	tags := ec2api.TagMap(i.Tags)
-	if has, adopted := tags[awsv1.TagNodePool]; p.provisioner(tags) == "" || adopted && has != pool {
+	if has, adopted := tags[awsv1.TagNodePool]; ms.provisioner(tags) == "" || adopted && has != pool {
 		return cloud.Machine{}, cloud.ErrNotFound
 	}
 	ours := map[string]string{awsv1.TagNodePool: pool, awsv1.TagNodeClaim: claim.Name, awsv1.TagNodeClass: nc.Name,
-		awsv1.TagClusterName: p.settings.ClusterName}
-	_, err = p.clients.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: ec2api.Tags(ours)})
+		awsv1.TagClusterName: ms.env.settings.ClusterName}
+	_, err = ms.env.clients.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: ec2api.Tags(ours)})
 	if ec2api.IsDenied(err) {
 		return cloud.Machine{}, fmt.Errorf("tag %s, to take it over: %s", id, ec2api.Denial(err))
 	}
@@ -77,7 +77,7 @@ func (p *Provider) Adopt(ctx context.Context, claim *v1.NodeClaim, providerID st
 	}
 	maps.Copy(tags, ours)
 	i.Tags = ec2api.Tags(tags)
-	m := p.machine(ctx, i, p.claimsByMachine)
-	m.Annotations = p.annotations(nc)
+	m := ms.machine(ctx, i, ms.claimsByMachine)
+	m.Annotations = ms.classes.annotations(nc)
 	return m, nil
 }

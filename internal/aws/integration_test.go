@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -119,7 +121,7 @@ func TestSpotInterruption(t *testing.T) {
 		if w.claim(t, other.Name).DeletionTimestamp != nil {
 			t.Error("a claim that was not interrupted is being deleted")
 		}
-		if !w.provider.stock.Out(shortage.Pool{CapacityType: "spot", InstanceType: m.InstanceType, Zone: m.Zone}) {
+		if !w.provider.market.stock.Out(shortage.Pool{CapacityType: "spot", InstanceType: m.InstanceType, Zone: m.Zone}) {
 			t.Error("the pool of the interrupted machine still counts as available")
 		}
 		for _, object := range []string{claim.Name, claim.Status.NodeName} {
@@ -175,6 +177,27 @@ func TestOtherMessages(t *testing.T) {
 	}
 }
 
+func TestARebalanceRecommendationReplacesWhereTheSettingAsksForIt(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		inWorld(t, awsmodel.Config{}, func(s *Settings) { s.InterruptionQueue, s.ReplaceOnRebalance = "demo", on }, func(t *testing.T, w *world) {
+			claim, m := w.create(t, spotClaim("a"))
+			time.Sleep(time.Minute)
+			check(t, w.cloud.Rebalance(instanceID(m.ProviderID)))
+			time.Sleep(5 * time.Second)
+			reason, err := w.provider.Drifted(t.Context(), w.claim(t, claim.Name))
+			if err != nil || (reason == awsv1.DriftReasonRebalance) != on {
+				t.Errorf("with the setting %v the claim is drifted for %q, %v", on, reason, err)
+			}
+			if out := w.provider.market.stock.Out(shortage.Pool{CapacityType: "spot", InstanceType: m.InstanceType, Zone: m.Zone}); out != on {
+				t.Errorf("with the setting %v the machine's pool is avoided: %v", on, out)
+			}
+			if w.claim(t, claim.Name).DeletionTimestamp != nil {
+				t.Error("the claim is deleted before its replacement is there")
+			}
+		})
+	}
+}
+
 // A message says when it was sent; nobody can make a machine wait by saying that it was sent next year.
 func TestTimesOfMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -213,13 +236,13 @@ func TestAnInterruptionDeletesTheClaimThatItIsAbout(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		claim, _ := w.create(t, spotClaim("a"))
 		var asked client.DeleteOptions
-		w.provider.in.Kube = interceptor.NewClient(w.kube, interceptor.Funcs{
+		w.provider.env.in.Kube = interceptor.NewClient(w.kube, interceptor.Funcs{
 			Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
 				asked.ApplyOptions(options)
 				return nil
 			},
 		})
-		check(t, w.provider.interruptClaim(t.Context(), claim, interrupt.Message{Kind: interrupt.Stopped}))
+		check(t, w.provider.machines.interruptClaim(t.Context(), claim, interrupt.Message{Kind: interrupt.Stopped}))
 		if asked.Preconditions == nil || asked.Preconditions.UID == nil || *asked.Preconditions.UID != claim.UID {
 			t.Errorf("the claim is deleted under %v, want its UID", asked.Preconditions)
 		}
@@ -231,7 +254,7 @@ func TestAMachineThatIsGoneDoesNotComeBack(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		_, m := w.create(t, newClaim("a"))
 		time.Sleep(2 * invisible)
-		w.provider.launches.ended(m.ProviderID) // while the model, like a replica of EC2 that lags behind, still shows it
+		w.provider.machines.launches.ended(m.ProviderID) // while the model, like a replica of EC2 that lags behind, still shows it
 		if _, err := w.provider.Get(t.Context(), m.ProviderID); !errors.Is(err, cloud.ErrNotFound) {
 			t.Errorf("Get = %v, want that it is gone", err)
 		}
@@ -490,7 +513,7 @@ func TestClassesKeepTheirNetworksApart(t *testing.T) {
 			claim.Spec.NodeClassRef, claim.Labels[awsv1.LabelNodeClass] = classRefTo(team), team
 			_, m := w.create(t, claim)
 			time.Sleep(time.Minute)
-			i, err := w.provider.fleet.Describe(t.Context(), instanceID(m.ProviderID))
+			i, err := w.provider.machines.fleet.Describe(t.Context(), instanceID(m.ProviderID))
 			check(t, err)
 			if *i.SubnetId != net[0] || len(i.SecurityGroups) != 1 || *i.SecurityGroups[0].GroupId != net[1] {
 				t.Errorf("the machine of %s is in %s with groups %v, want %v", team, *i.SubnetId, i.SecurityGroups, net)
@@ -703,14 +726,15 @@ func TestUserDataThatComesCloseToTheLimit(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	defer slog.SetDefault(before)
-	p := &Provider{in: Input{Metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))}}
+	metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
+	c := &classes{env: &environment{in: Input{Metrics: metrics}}}
 	for size, warns := range map[int]bool{14745: false, 14746: true} {
 		log.Reset()
-		p.templateMade(&launch.Template{Class: defaultClass(), UserData: strings.Repeat("x", size)})
+		c.templateMade(&launch.Template{Class: defaultClass(), UserData: strings.Repeat("x", size)})
 		if strings.Contains(log.String(), "EC2NodeClass=default") != warns {
 			t.Errorf("%d bytes are logged as %q, want a warning: %v", size, log.String(), warns)
 		}
-		if got := testutil.ToFloat64(p.in.Metrics.NodeClassUserData.WithLabelValues("default")); got != float64(size) {
+		if got := testutil.ToFloat64(metrics.NodeClassUserData.WithLabelValues("default")); got != float64(size) {
 			t.Errorf("the gauge says %v, want %d", got, size)
 		}
 	}
@@ -720,7 +744,7 @@ func TestATemplateThatSomebodyDeletedIsMadeAgain(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		w.create(t, newClaim("a"))
 		for _, template := range w.cloud.Templates() {
-			_, err := w.provider.clients.EC2.DeleteLaunchTemplate(t.Context(), deleteTemplate(template.Name))
+			_, err := w.provider.env.clients.EC2.DeleteLaunchTemplate(t.Context(), deleteTemplate(template.Name))
 			check(t, err)
 		}
 		w.create(t, newClaim("b"))
@@ -1165,7 +1189,7 @@ func TestAMachineIsNotGoneBeforeEC2ShowsThatItCame(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 			}
-			if left, ok := w.provider.launches.leaving.Get(instanceID(m.ProviderID)); !ok || !left.Deleting {
+			if left, ok := w.provider.machines.launches.leaving.Get(instanceID(m.ProviderID)); !ok || !left.Deleting {
 				t.Errorf("seed %d: what is known of the machine is %+v", seed, left)
 			}
 			runs := func() bool {
@@ -1439,7 +1463,7 @@ func TestCopiesOfAClassForKubeletsAreBounded(t *testing.T) {
 	var k kubelets
 	nc := &awsv1.EC2NodeClass{}
 	for n := range 10 * mostKubelets {
-		if _, err := k.with(nc, fmt.Sprintf(`{"maxPods":%d}`, n+1)); err != nil {
+		if _, err := k.classWith(nc, fmt.Sprintf(`{"maxPods":%d}`, n+1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -1511,7 +1535,7 @@ func TestRequestsToAWSWereAllowed(t *testing.T) {
 func TestCallsOfAWSAreCounted(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		w.create(t, newClaim("a"))
-		m := w.provider.in.Metrics
+		m := w.provider.env.in.Metrics
 		if got := testutil.ToFloat64(m.AWSRequests.WithLabelValues("EC2", "CreateFleet", "200")); got != 1 {
 			t.Errorf("%v successful CreateFleet calls are counted, want 1", got)
 		}
@@ -1558,7 +1582,7 @@ func TestWhatCanBeBoughtIsToldWhenScraped(t *testing.T) {
 				t.Errorf("%s = %v, %v; want %v", series, got, ok, want)
 			}
 		}
-		w.provider.stock.Mark(shortage.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "us-east-1a"})
+		w.provider.market.stock.Mark(shortage.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "us-east-1a"})
 		if got := scrape(t, registry)[prefix+"offering_available on-demand m5.large us-east-1a"]; got != 0 {
 			t.Errorf("what EC2 is out of counts as available %v, want 0", got)
 		}
@@ -1607,13 +1631,13 @@ func BenchmarkMachines(b *testing.B) {
 			InstanceId: &id, InstanceType: "m5.large", Placement: &ec2types.Placement{AvailabilityZone: aws.String("us-east-1a")},
 			Tags: []ec2types.Tag{{Key: aws.String(awsv1.TagNodeClass), Value: aws.String("default")}},
 		})
-		w.provider.launches.done.Put(id, cloud.Machine{ProviderID: providerID("us-east-1a", id), ClaimName: "claim-" + id})
+		w.provider.machines.launches.done.Put(id, cloud.Machine{ProviderID: providerID("us-east-1a", id), ClaimName: "claim-" + id})
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		claims := sync.OnceValue(w.provider.claimsByMachine)
+		claims := sync.OnceValue(w.provider.machines.claimsByMachine)
 		for _, i := range instances {
-			if m := w.provider.machine(b.Context(), i, claims); m.ClaimName == "" || m.Capacity == nil {
+			if m := w.provider.machines.machine(b.Context(), i, claims); m.ClaimName == "" || m.Capacity == nil {
 				b.Fatalf("%+v", m)
 			}
 		}
@@ -1650,7 +1674,7 @@ func TestAnUnsupportedVersionIsLoggedAtTheStart(t *testing.T) {
 			s.EKSControlPlane, s.ClusterEndpoint = false, "https://k8s.example"
 			claims, nodes := mirrored(w.kube)
 			_, err := New(ctx, s, Input{
-				Config: w.cloud.AWSConfigFor("AKIACONTROLLER"), Kube: w.kube, Claims: claims, Nodes: nodes, Metrics: w.provider.in.Metrics, Events: w.provider.in.Events,
+				Config: w.cloud.AWSConfigFor("AKIACONTROLLER"), Kube: w.kube, Claims: claims, Nodes: nodes, Metrics: w.provider.env.in.Metrics, Events: w.provider.env.in.Events,
 				KubernetesVersion: func(context.Context) (string, error) { return version, nil },
 			})
 			if err != nil {
@@ -1658,6 +1682,31 @@ func TestAnUnsupportedVersionIsLoggedAtTheStart(t *testing.T) {
 			}
 			if got := strings.Contains(log.String(), "not supported"); got != want {
 				t.Errorf("version %s: log says %q", version, log.String())
+			}
+		}
+	})
+}
+
+// A price file of another region would make every decision about cost wrong.
+func TestAPriceFileOfAnotherRegionEndsTheStart(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		for region, want := range map[string]string{"us-east-1": "", "eu-west-1": "has the prices of eu-west-1"} {
+			s := w.settings
+			s.PriceFile = filepath.Join(t.TempDir(), "prices.json")
+			text := `{"region": "` + region + `", "onDemand": {"m5.large": 0.096}}`
+			if err := os.WriteFile(s.PriceFile, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			claims, nodes := mirrored(w.kube)
+			p, err := New(t.Context(), s, Input{Config: w.cloud.AWSConfigFor("AKIACONTROLLER"), Kube: w.kube, Claims: claims, Nodes: nodes,
+				Metrics: w.provider.env.in.Metrics, Events: w.provider.env.in.Events})
+			if want != "" && (err == nil || !strings.Contains(err.Error(), want)) || want == "" && err != nil {
+				t.Errorf("%s: error = %v, want %q", region, err, want)
+			}
+			if want == "" && err == nil {
+				if _, ok := p.market.prices.List().OnDemand("c5.large"); ok {
+					t.Error("the prices that ship with Karpenter stand beside those of the file")
+				}
 			}
 		}
 	})

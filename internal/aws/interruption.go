@@ -13,6 +13,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
+	"karpenter.sh/karpenter/internal/aws/price"
 	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/kit/bug"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
@@ -26,8 +27,8 @@ const evictAfter = 45 * time.Second
 const evictEnding = 5 * time.Minute
 
 // interrupted carries a message out for every claim that it concerns. Machines that are not ours are ignored.
-func (p *Provider) interrupted(ctx context.Context, m interrupt.Message) error {
-	if !p.claims.WaitForSync(ctx) || !p.nodes.WaitForSync(ctx) {
+func (ms *machines) interrupted(ctx context.Context, m interrupt.Message) error {
+	if !ms.env.claims.WaitForSync(ctx) || !ms.env.nodes.WaitForSync(ctx) {
 		return ctx.Err()
 	}
 	wanted := make(map[string]bool, len(m.Instances))
@@ -35,52 +36,73 @@ func (p *Provider) interrupted(ctx context.Context, m interrupt.Message) error {
 		wanted[id] = true
 	}
 	var errs []error // of one claim, for which the others must not wait: there may be two minutes left
-	for claim := range p.claims.Each() {
+	for claim := range ms.env.claims.Each() {
 		if id := instanceID(claim.Status.ProviderID); id == "" || !wanted[id] {
 			continue
 		}
-		if err := p.interruptClaim(ctx, claim, m); err != nil {
+		if err := ms.interruptClaim(ctx, claim, m); err != nil {
 			errs = append(errs, fmt.Errorf("NodeClaim %s: %w", claim.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (p *Provider) interruptClaim(ctx context.Context, claim *v1.NodeClaim, m interrupt.Message) (err error) {
+func (ms *machines) interruptClaim(ctx context.Context, claim *v1.NodeClaim, m interrupt.Message) (err error) {
 	defer bug.Catch(&err, "carrying out "+string(m.Kind))
-	p.tell(claim, m.Kind)
+	ms.env.tell(claim, m.Kind)
 	switch m.Kind {
-	case interrupt.Rebalance, interrupt.NoOp:
+	case interrupt.NoOp:
 		return nil
+	case interrupt.Rebalance:
+		if !ms.env.settings.ReplaceOnRebalance {
+			return nil
+		}
+		// The machine drifts: its replacement starts first, in another pool of machines, and budgets hold.
+		ms.market.stock.Mark(poolOf(claim))
+		at := map[string]string{awsv1.AnnotationRebalanceRecommended: m.Time.UTC().Format(time.RFC3339)}
+		return client.IgnoreNotFound(ms.env.annotate(ctx, claim, at))
 	case interrupt.SpotInterrupted:
-		p.stock.Mark(shortage.Pool{
-			CapacityType: v1.CapacityTypeSpot, InstanceType: claim.Labels[corev1.LabelInstanceTypeStable],
-			Zone: claim.Labels[corev1.LabelTopologyZone],
-			Place: shortage.Place{
-				Group: claim.Labels[awsv1.LabelPlacementGroupID], Partition: claim.Labels[awsv1.LabelPlacementGroupPartition],
-			},
-		})
+		ms.market.stock.Mark(poolOf(claim))
 	case interrupt.ReservationReclaimed:
-		p.reservations.UsedUp(claim.Labels[awsv1.LabelCapacityReservationID])
+		ms.market.reservations.UsedUp(claim.Labels[awsv1.LabelCapacityReservationID])
 	}
 	if claim.DeletionTimestamp != nil {
 		return nil
 	}
-	if err := p.annotate(ctx, claim, deadline(claim, m)); err != nil {
+	if err := ms.env.annotate(ctx, claim, deadline(claim, m)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	uid := claim.UID
-	err = p.in.Kube.Delete(ctx, claim, client.Preconditions{UID: &uid})
+	err = ms.env.in.Kube.Delete(ctx, claim, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	if err == nil {
-		p.tell(claim, "")
-		p.in.Metrics.Disrupted(claim, string(m.Kind), "", 0)
+		if m.Kind == interrupt.SpotInterrupted {
+			ms.market.risks.Interrupted(offeringOf(claim))
+		}
+		ms.env.tell(claim, "")
+		ms.env.in.Metrics.Disrupted(claim, string(m.Kind), "", 0)
 		telemetry.Log(ctx).InfoContext(ctx, "deleting a NodeClaim because its machine is going away", "NodeClaim",
 			claim.Name, "reason", string(m.Kind))
 	}
 	return nil
+}
+
+// poolOf is the pool of machines that a spot machine is in.
+func poolOf(claim *v1.NodeClaim) shortage.Pool {
+	return shortage.Pool{
+		CapacityType: v1.CapacityTypeSpot, InstanceType: claim.Labels[corev1.LabelInstanceTypeStable],
+		Zone: claim.Labels[corev1.LabelTopologyZone],
+		Place: shortage.Place{
+			Group: claim.Labels[awsv1.LabelPlacementGroupID], Partition: claim.Labels[awsv1.LabelPlacementGroupPartition],
+		},
+	}
+}
+
+// offeringOf is the type and zone of a machine.
+func offeringOf(claim *v1.NodeClaim) price.Pool {
+	return price.Pool{Type: claim.Labels[corev1.LabelInstanceTypeStable], Zone: claim.Labels[corev1.LabelTopologyZone]}
 }
 
 // deadline is the annotation that says how fast a claim must go: a machine that EC2 takes back waits a little for
@@ -105,7 +127,7 @@ func deadline(claim *v1.NodeClaim, m interrupt.Message) map[string]string {
 }
 
 // annotate adds annotations to a claim.
-func (p *Provider) annotate(ctx context.Context, claim *v1.NodeClaim, add map[string]string) error {
+func (e *environment) annotate(ctx context.Context, claim *v1.NodeClaim, add map[string]string) error {
 	if len(add) == 0 {
 		return nil
 	}
@@ -114,7 +136,7 @@ func (p *Provider) annotate(ctx context.Context, claim *v1.NodeClaim, add map[st
 		next.Annotations = map[string]string{}
 	}
 	maps.Copy(next.Annotations, add)
-	return p.in.Kube.Patch(ctx, next, client.MergeFrom(claim))
+	return e.in.Kube.Patch(ctx, next, client.MergeFrom(claim))
 }
 
 var tellings = map[interrupt.Kind]struct {
@@ -136,16 +158,16 @@ var tellings = map[interrupt.Kind]struct {
 }
 
 // tell writes events for a claim and its node.
-func (p *Provider) tell(claim *v1.NodeClaim, kind interrupt.Kind) {
+func (e *environment) tell(claim *v1.NodeClaim, kind interrupt.Kind) {
 	t, ok := tellings[kind]
 	if !ok {
 		return
 	}
 	objects := []corev1.ObjectReference{telemetry.ClaimRef(claim)}
-	if node, ok := p.nodes.Get(claim.Status.NodeName); ok && claim.Status.NodeName != "" {
+	if node, ok := e.nodes.Get(claim.Status.NodeName); ok && claim.Status.NodeName != "" {
 		objects = append(objects, telemetry.NodeRef(node))
 	}
 	for _, o := range objects {
-		p.in.Events.Publish(telemetry.Event{Object: o, Reason: t.reason, Message: t.message, Key: []string{string(o.UID), o.Name}})
+		e.in.Events.Publish(telemetry.Event{Object: o, Reason: t.reason, Message: t.message, Key: []string{string(o.UID), o.Name}})
 	}
 }

@@ -211,28 +211,28 @@ func (l *launches) ended(providerID string) {
 }
 
 // Launch starts one machine for a claim.
-func (p *Provider) Launch(ctx context.Context, claim *v1.NodeClaim) (cloud.Machine, error) {
+func (ms *machines) Launch(ctx context.Context, claim *v1.NodeClaim) (cloud.Machine, error) {
 	key := string(claim.UID) + claim.Annotations[v1.LaunchTokenAnnotationKey]
-	return p.launches.do(ctx, key, claim.Labels[v1.NodePoolLabelKey], func(ctx context.Context) (cloud.Machine, error) {
-		defer p.tellIfSlow(claim)()
-		return p.launch(ctx, claim, key)
+	return ms.launches.do(ctx, key, claim.Labels[v1.NodePoolLabelKey], func(ctx context.Context) (cloud.Machine, error) {
+		defer ms.env.tellIfSlow(claim)()
+		return ms.launch(ctx, claim, key)
 	})
 }
 
-func (p *Provider) launch(ctx context.Context, claim *v1.NodeClaim, key string) (cloud.Machine, error) {
-	if m, ok, err := p.adopt(ctx, claim, key); err != nil || ok {
+func (ms *machines) launch(ctx context.Context, claim *v1.NodeClaim, key string) (cloud.Machine, error) {
+	if m, ok, err := ms.adopt(ctx, claim, key); err != nil || ok {
 		return m, err
 	}
-	nc, err := p.readyClassFor(ctx, claim.Spec.NodeClassRef.Name, claim.Annotations)
+	nc, err := ms.classes.readyClassFor(ctx, claim.Spec.NodeClassRef.Name, claim.Annotations)
 	if err != nil {
 		return cloud.Machine{}, err
 	}
-	m, err := p.order(ctx, nc, claim, fleet.Choose)
+	m, err := ms.order(ctx, nc, claim, fleet.Choose)
 	for try := 0; try < rechoices && isDry(err); try++ {
-		p.launches.nothingCame(key)
+		ms.launches.nothingCame(key)
 		// What was out is known now; what is left of the claim's list is tried before the claim is given up.
 		var again error
-		if m, again = p.order(ctx, nc, claim, fleet.ChooseWidely); errors.Is(again, fleet.ErrNothingFits) {
+		if m, again = ms.order(ctx, nc, claim, fleet.ChooseWidely); errors.Is(again, fleet.ErrNothingFits) {
 			break
 		}
 		err = again
@@ -249,16 +249,18 @@ func isDry(err error) bool {
 }
 
 // order chooses from what is available now and buys it.
-func (p *Provider) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
+func (ms *machines) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
 	choose func([]*cloud.InstanceType, *v1.NodeClaim, shape.Band) (fleet.Choice, error),
 ) (m cloud.Machine, err error) {
-	catalog, err := p.catalogFor(ctx, nc, claim.Labels[v1.NodePoolLabelKey])
+	catalog, err := ms.market.catalogFor(ctx, nc, claim.Labels[v1.NodePoolLabelKey])
 	if err != nil {
 		return cloud.Machine{}, &cloud.LaunchError{Reason: "InstanceTypeResolutionFailed", Message: err.Error(), Err: err}
 	}
-	claim, done := p.place(nc, claim, catalog.Types)
+	types, launched := ms.inShare(asReckoned(catalog.Types, claim), claim)
+	defer launched()
+	claim, done := ms.place(nc, claim, types)
 	defer func() { done(isDry(err)) }()
-	choice, err := choose(catalog.Types, claim, shape.SpotBand(p.settings.SpotTypes))
+	choice, err := choose(types, claim, shape.SpotBand(ms.env.settings.SpotTypes))
 	if err != nil {
 		return cloud.Machine{}, &cloud.NoCapacityError{Err: err}
 	}
@@ -268,12 +270,12 @@ func (p *Provider) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.
 			"NodeClaim", claim.Name, "types", len(choice.Candidates))
 	}
 	if narrow(choice) {
-		p.reportNarrow(claim, len(choice.Candidates))
+		ms.env.reportNarrow(claim, len(choice.Candidates))
 	}
-	m, err = p.buy(ctx, nc, claim, choice)
+	m, err = ms.buy(ctx, nc, claim, choice)
 	for wait := firstWait; templateGone(err) && wait <= lastWait && sleep.For(ctx, wait); wait *= 2 {
 		// The template was forgotten in buy and is made again, or EC2 does not see yet that it was made.
-		m, err = p.buy(ctx, nc, claim, choice)
+		m, err = ms.buy(ctx, nc, claim, choice)
 	}
 	return m, err
 }
@@ -304,10 +306,10 @@ func templateGone(err error) bool {
 }
 
 // buy makes the templates, orders the machine and describes what came.
-func (p *Provider) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) (cloud.Machine, error) {
-	cluster, err := p.cluster(ctx, nc.AMIFamily())
+func (ms *machines) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) (cloud.Machine, error) {
+	cluster, err := ms.classes.cluster(ctx, nc.AMIFamily())
 	if err != nil {
-		return cloud.Machine{}, fleet.CallFailed(err)
+		return cloud.Machine{}, fleet.ErrorOfCall(err)
 	}
 	r, err := launchspec.Make(cluster, nc, claim, choice)
 	if errors.Is(err, bootstrap.ErrNoServiceCIDR) {
@@ -316,51 +318,51 @@ func (p *Provider) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.No
 	if err != nil {
 		return cloud.Machine{}, &cloud.LaunchError{Reason: "LaunchTemplateResolutionFailed", Message: err.Error(), Err: err}
 	}
-	if err := p.ensure(ctx, r); err != nil {
-		return cloud.Machine{}, fleet.CallFailed(err)
+	if err := ms.ensure(ctx, r); err != nil {
+		return cloud.Machine{}, fleet.ErrorOfCall(err)
 	}
 	called := time.Now()
-	r.Order.InDoubt = p.launches.inDoubt(r.Order.Token)
-	got, err := p.fleet.Launch(ctx, r.Order)
+	r.Order.InDoubt = ms.launches.inDoubt(r.Order.Token)
+	got, err := ms.fleet.Launch(ctx, r.Order)
 	if err != nil {
-		p.learn(choice, r, err)
+		ms.learn(choice, r, err)
 		if message, ok := fleet.LacksServiceRole(err); ok {
-			p.in.Events.Publish(telemetry.Event{
+			ms.env.in.Events.Publish(telemetry.Event{
 				Object: telemetry.ClaimRef(claim), Reason: telemetry.SpotServiceRoleMissing, Message: message,
 				Key: []string{string(claim.UID)},
 			})
 		}
 		return cloud.Machine{}, err
 	}
-	return p.bought(nc, claim, choice, got, called)
+	return ms.bought(nc, claim, choice, got, called)
 }
 
 // ensure makes the templates of a launch, all at the same time.
-func (p *Provider) ensure(ctx context.Context, r *launchspec.Spec) error {
+func (ms *machines) ensure(ctx context.Context, r *launchspec.Spec) error {
 	making := func(t *launch.Template) string { return "making launch template " + t.Name() }
 	return errors.Join(parallel.Of(r.Templates, len(r.Templates), making, func(t *launch.Template) error {
-		_, err := p.templates.Ensure(ctx, t)
+		_, err := ms.classes.templates.Ensure(ctx, t)
 		return err
 	})...)
 }
 
 // learn draws conclusions from a launch that failed.
-func (p *Provider) learn(choice fleet.Choice, r *launchspec.Spec, err error) {
+func (ms *machines) learn(choice fleet.Choice, r *launchspec.Spec, err error) {
 	if templateGone(err) {
 		for _, t := range r.Order.Templates {
-			p.templates.Forget(t.Name)
+			ms.classes.templates.Forget(t.Name)
 		}
 	}
 	var dry *cloud.NoCapacityError
 	if choice.CapacityType == v1.CapacityTypeReserved && errors.As(err, &dry) {
 		for _, t := range r.Templates {
-			p.reservations.UsedUp(t.ReservationID)
+			ms.market.reservations.UsedUp(t.ReservationID)
 		}
 	}
 }
 
 // bought describes the machine that a launch gave.
-func (p *Provider) bought(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice, got fleet.Launched,
+func (ms *machines) bought(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice, got fleet.Launched,
 	called time.Time) (cloud.Machine, error) {
 	for _, c := range choice.Candidates {
 		for _, o := range c.Offerings {
@@ -372,15 +374,15 @@ func (p *Provider) bought(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fl
 				ProviderID: providerID(got.Zone, got.InstanceID), ClaimName: claim.Name, PoolName: claim.Labels[v1.NodePoolLabelKey],
 				InstanceType: got.InstanceType, ImageID: got.ImageID, Zone: got.Zone, CapacityType: choice.CapacityType,
 				Labels:      launchspec.Labels(c.Type, o, launchspec.Tenancy(claim)),
-				Annotations: p.annotations(nc), Created: time.Now(),
+				Annotations: ms.classes.annotations(nc), Created: time.Now(),
 			}
 			m.Labels[awsv1.LabelNodeClass] = nc.Name
 			m.Capacity, m.Allocatable = launchspec.Resources(c.Type, efa)
 			if id := o.Labels[awsv1.LabelCapacityReservationID]; id != "" {
-				p.reservations.Launched(id, called)
+				ms.market.reservations.Launched(id, called)
 			}
-			p.launches.machines.Sweep()
-			p.launches.machines.Put(got.InstanceID, m)
+			ms.launches.machines.Sweep()
+			ms.launches.machines.Put(got.InstanceID, m)
 			return m, nil
 		}
 	}
@@ -392,16 +394,16 @@ func (p *Provider) bought(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fl
 var errUnexpected = errors.New("the launched machine was not asked for")
 
 // zonesOf counts the machines of a pool by zone: those of claims, and those that were launched a moment ago.
-func (p *Provider) zonesOf(pool string) map[string]int {
+func (ms *machines) zonesOf(pool string) map[string]int {
 	out, known := map[string]int{}, map[string]bool{}
-	for claim := range p.claims.Each() {
+	for claim := range ms.env.claims.Each() {
 		if zone := claim.Labels[corev1.LabelTopologyZone]; zone != "" && claim.DeletionTimestamp == nil &&
 			claim.Labels[v1.NodePoolLabelKey] == pool {
 			out[zone]++
 			known[claim.Status.ProviderID] = true
 		}
 	}
-	for _, m := range p.launches.machines.All() {
+	for _, m := range ms.launches.machines.All() {
 		if m.PoolName == pool && !known[m.ProviderID] {
 			out[m.Zone]++
 		}
@@ -410,7 +412,7 @@ func (p *Provider) zonesOf(pool string) map[string]int {
 }
 
 // annotations are what a claim keeps of its class as it was at launch.
-func (p *Provider) annotations(nc *awsv1.EC2NodeClass) map[string]string {
+func (c *classes) annotations(nc *awsv1.EC2NodeClass) map[string]string {
 	out := map[string]string{awsv1.AnnotationInstanceProfileName: nc.Status.InstanceProfile}
 	for _, key := range []string{awsv1.AnnotationNodeClassHash, awsv1.AnnotationNodeClassHashVersion} {
 		if value, ok := nc.Annotations[key]; ok {
@@ -422,22 +424,22 @@ func (p *Provider) annotations(nc *awsv1.EC2NodeClass) map[string]string {
 
 // adopt finds the machine of an earlier launch of the claim: one whose answer was lost, or that an earlier controller
 // began.
-func (p *Provider) adopt(ctx context.Context, claim *v1.NodeClaim, key string) (cloud.Machine, bool, error) {
-	if !p.launches.mayHaveMachine(claim, key) {
+func (ms *machines) adopt(ctx context.Context, claim *v1.NodeClaim, key string) (cloud.Machine, bool, error) {
+	if !ms.launches.mayHaveMachine(claim, key) {
 		return cloud.Machine{}, false, nil
 	}
-	found, err := p.fleet.OfClaim(ctx, claim.Name)
+	found, err := ms.fleet.OfClaim(ctx, claim.Name)
 	if err != nil {
 		return cloud.Machine{}, false, fmt.Errorf("look for the claim's machine: %w", err)
 	}
 	for _, i := range found {
-		m := p.machine(ctx, i, p.claimsByMachine)
+		m := ms.machine(ctx, i, ms.claimsByMachine)
 		if m.Deleting {
 			continue
 		}
 		m.ClaimName = claim.Name
-		if nc, ok := p.classes.Get(claim.Spec.NodeClassRef.Name); ok {
-			m.Annotations = p.annotations(nc)
+		if nc, ok := ms.classes.objects.Get(claim.Spec.NodeClassRef.Name); ok {
+			m.Annotations = ms.classes.annotations(nc)
 		}
 		return m, true, nil
 	}
@@ -445,11 +447,11 @@ func (p *Provider) adopt(ctx context.Context, claim *v1.NodeClaim, key string) (
 }
 
 // readyClass returns a class that can be launched.
-func (p *Provider) readyClass(ctx context.Context, name string) (*awsv1.EC2NodeClass, error) {
-	if !p.classes.WaitForSync(ctx) {
+func (c *classes) readyClass(ctx context.Context, name string) (*awsv1.EC2NodeClass, error) {
+	if !c.objects.WaitForSync(ctx) {
 		return nil, ctx.Err()
 	}
-	nc, ok := p.classes.Get(name)
+	nc, ok := c.objects.Get(name)
 	switch {
 	case !ok: // it may have been created together with what refers to it
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s does not exist", name), Unjudged: true}

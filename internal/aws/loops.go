@@ -8,6 +8,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/clusterinfo"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
+	"karpenter.sh/karpenter/internal/aws/spotrisk"
 	"karpenter.sh/karpenter/internal/aws/turns"
 	"karpenter.sh/karpenter/internal/kit/watchhealth"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
@@ -18,21 +19,21 @@ const (
 	discoverEvery = 12 * time.Hour
 	versionEvery  = 5 * time.Minute
 	collectEvery  = 30 * time.Minute
-	minute        = time.Minute
 )
 
 // Always returns the loops that run on every replica: they only look, and keep a standby warm.
 func (p *Provider) Always() []func(context.Context) error {
 	loops := []func(context.Context) error{
-		p.classes.Run, p.pools.Run,
-		p.every("providers.instancetype", discoverEvery, discoverEvery, p.discover),
-		p.every("providers.pricing", 0, discoverEvery, p.prices.Refresh),
-		p.every("providers.version", versionEvery, versionEvery, p.refreshVersion),
-		p.every("providers.dns", minute, minute, p.facts.RefreshDNS),
-		p.every("providers.instancetype.capacity", 0, minute, p.measureMemory),
+		p.classes.objects.Run, p.classes.pools.Run,
+		p.env.every("providers.instancetype", discoverEvery, discoverEvery, p.env.discover),
+		p.env.every("providers.pricing", 0, discoverEvery, p.market.prices.Refresh),
+		p.env.every("providers.version", versionEvery, versionEvery, p.env.refreshVersion),
+		p.env.every("providers.dns", time.Minute, time.Minute, p.env.facts.RefreshDNS),
+		p.env.every("providers.instancetype.capacity", 0, time.Minute, p.market.measureMemory),
 	}
-	if p.shifts != nil {
-		loops = append(loops, p.every("providers.zonalshift", shiftEvery, shiftEvery, p.shifts.Refresh))
+	loops = append(loops, p.env.every("providers.spotrisk", 0, time.Minute, p.market.countSpot))
+	if p.market.shifts != nil {
+		loops = append(loops, p.env.every("providers.zonalshift", shiftEvery, shiftEvery, p.market.shifts.Refresh))
 	}
 	return loops
 }
@@ -40,47 +41,49 @@ func (p *Provider) Always() []func(context.Context) error {
 // Leader returns the loops that only the leading replica runs.
 func (p *Provider) Leader() []func(context.Context) error {
 	loops := []func(context.Context) error{
-		p.classLoop, p.templateLoop,
-		p.every("providers.ssm.invalidation", collectEvery, collectEvery, p.images.Forget),
-		p.tagLoop,
-		p.every("interruption.instancestatus", minute, minute, p.poller().Poll),
-		p.every("capacityreservation.capacitytype", minute, minute, p.demote),
-		p.every("capacityreservation.expiration", minute, minute, p.leaveBlocks),
+		p.classes.classLoop, p.classes.templateLoop,
+		p.env.every("providers.ssm.invalidation", collectEvery, collectEvery, p.classes.images.Forget),
+		p.machines.tagLoop,
+		p.env.every("interruption.instancestatus", time.Minute, time.Minute, p.machines.poller().Poll),
+		p.env.every("capacityreservation.capacitytype", time.Minute, time.Minute, p.machines.demote),
+		p.env.every("capacityreservation.expiration", time.Minute, time.Minute, p.machines.leaveBlocks),
 	}
-	if p.shifts != nil {
-		loops = append(loops, p.every("zonalshift", 0, shiftEvery, p.tellShifts()))
+	if p.market.shifts != nil {
+		loops = append(loops, p.env.every("zonalshift", 0, shiftEvery, p.market.tellShifts()))
 	}
-	if p.settings.InterruptionQueue != "" {
-		queue := &interrupt.Queue{API: p.clients.SQS, Name: p.settings.InterruptionQueue, Act: p.interrupted, Metrics: p.in.Metrics}
+	if p.env.settings.InterruptionQueue != "" {
+		queue := &interrupt.Queue{API: p.env.clients.SQS, Name: p.env.settings.InterruptionQueue, Act: p.machines.interrupted,
+			Metrics: p.env.in.Metrics}
 		loops = append(loops, queue.Run)
 	}
-	if !p.settings.IsolatedVPC {
-		loops = append(loops, p.every("instanceprofile.garbagecollection", time.Minute, collectEvery, p.collectProfiles))
+	if !p.env.settings.IsolatedVPC {
+		loops = append(loops, p.env.every("instanceprofile.garbagecollection", time.Minute, collectEvery, p.classes.collectProfiles))
 	}
 	return loops
 }
 
-// Ears tell when the cluster's objects that the provider follows itself were last heard of, by what they are.
+// Ears returns, by a name for people, when each watch that the provider runs itself last received something.
 func (p *Provider) Ears() map[string]*watchhealth.Ear {
 	return map[string]*watchhealth.Ear{
-		"EC2NodeClass (the provider's copy)": p.classes.Ear(),
-		"NodePool (the provider's copy)":     p.pools.Ear(),
+		"EC2NodeClass (the provider's copy)": p.classes.objects.Ear(),
+		"NodePool (the provider's copy)":     p.classes.pools.Ear(),
 	}
 }
 
-func (p *Provider) poller() *interrupt.Poller {
-	return &interrupt.Poller{API: p.clients.EC2, Act: p.interrupted, Metrics: p.in.Metrics}
+func (ms *machines) poller() *interrupt.Poller {
+	return &interrupt.Poller{API: ms.env.clients.EC2, Act: ms.interrupted, Metrics: ms.env.in.Metrics}
 }
 
-// every runs a task after first and then every period. A task that fails is repeated sooner, later and later.
-func (p *Provider) every(name string, first, period time.Duration, task func(context.Context) error) func(context.Context) error {
+// every runs a task after first and then every period. A task that fails is repeated after a second,
+// then after twice as long each time, up to the period.
+func (e *environment) every(name string, first, period time.Duration, task func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx = telemetry.WithController(ctx, name)
-		watched := p.in.Metrics.Loop(name, 1)
-		defer p.in.Metrics.End(watched)
-		refreshed := p.in.Metrics.Refreshed.WithLabelValues(name)
+		watched := e.in.Metrics.Loop(name, 1)
+		defer e.in.Metrics.End(watched)
+		refreshed := e.in.Metrics.Refreshed.WithLabelValues(name)
 		refreshed.SetToCurrentTime() // what never succeeds has failed since now
-		defer p.in.Metrics.Refreshed.DeleteLabelValues(name)
+		defer e.in.Metrics.Refreshed.DeleteLabelValues(name)
 		wait, failures := first, 0
 		for watched.Wait(ctx, wait, nil) {
 			wait = period
@@ -98,24 +101,24 @@ func (p *Provider) every(name string, first, period time.Duration, task func(con
 }
 
 // templateLoop deletes launch templates that are no longer used.
-func (p *Provider) templateLoop(ctx context.Context) error {
+func (c *classes) templateLoop(ctx context.Context) error {
 	const name = "launchtemplate"
-	watched := p.in.Metrics.Loop(name, 1)
-	defer p.in.Metrics.End(watched)
-	return p.templates.Run(telemetry.WithController(ctx, name), watched)
+	watched := c.env.in.Metrics.Loop(name, 1)
+	defer c.env.in.Metrics.End(watched)
+	return c.templates.Run(telemetry.WithController(ctx, name), watched)
 }
 
-func (p *Provider) discover(ctx context.Context) error {
-	_, err := p.inventory.Refresh(ctx)
+func (e *environment) discover(ctx context.Context) error {
+	_, err := e.inventory.Refresh(ctx)
 	return err
 }
 
-func (p *Provider) refreshVersion(ctx context.Context) error {
-	old := p.facts.Version()
-	if err := p.facts.RefreshVersion(ctx); err != nil {
+func (e *environment) refreshVersion(ctx context.Context) error {
+	old := e.facts.Version()
+	if err := e.facts.RefreshVersion(ctx); err != nil {
 		return err
 	}
-	if now := p.facts.Version(); now != old {
+	if now := e.facts.Version(); now != old {
 		telemetry.Log(ctx).InfoContext(ctx, "the cluster's version changed", "from", old, "to", now)
 		warnOfVersion(ctx, now)
 	}
@@ -128,36 +131,37 @@ func warnOfVersion(ctx context.Context, version string) {
 	}
 }
 
-// classLoop keeps the status of every EC2NodeClass.
-func (p *Provider) classLoop(ctx context.Context) error {
+// classLoop brings the status of every EC2NodeClass up to date, and finalizes deleted ones. A deleted class is tried again whenever a
+// NodeClaim disappears.
+func (c *classes) classLoop(ctx context.Context) error {
 	const name = "nodeclass"
 	ctx = telemetry.WithController(ctx, name)
 	queue := &turns.Turns{}
-	p.classes.Subscribe(ctx, queue.Call)
-	p.claims.Subscribe(ctx, func(name string) {
-		if _, ok := p.claims.Get(name); ok {
+	c.objects.Subscribe(ctx, queue.Call)
+	c.env.claims.Subscribe(ctx, func(name string) {
+		if _, ok := c.env.claims.Get(name); ok {
 			return
 		}
-		for _, nc := range p.classes.All() {
+		for _, nc := range c.objects.All() {
 			if nc.DeletionTimestamp != nil {
 				queue.Call(nc.Name)
 			}
 		}
 	})
-	if !p.classes.WaitForSync(ctx) || !p.claims.WaitForSync(ctx) || !p.pools.WaitForSync(ctx) {
+	if !c.objects.WaitForSync(ctx) || !c.env.claims.WaitForSync(ctx) || !c.pools.WaitForSync(ctx) {
 		return nil
 	}
-	for _, nc := range p.classes.All() {
+	for _, nc := range c.objects.All() {
 		queue.Call(nc.Name)
 	}
-	watched := p.in.Metrics.Loop(name, turns.Workers)
-	defer p.in.Metrics.End(watched)
+	watched := c.env.in.Metrics.Loop(name, turns.Workers)
+	defer c.env.in.Metrics.End(watched)
 	return queue.Run(ctx, watched, func(ctx context.Context, name string) (time.Duration, error) {
-		nc, ok := p.classes.Get(name)
+		nc, ok := c.objects.Get(name)
 		if !ok {
 			return 0, nil
 		}
-		again, err := p.class.Reconcile(ctx, nc)
+		again, err := c.class.Reconcile(ctx, nc)
 		if err != nil && ctx.Err() == nil {
 			telemetry.Log(ctx).ErrorContext(ctx, "an EC2NodeClass could not be brought up to date", "EC2NodeClass", name, "error", err)
 		}
@@ -166,39 +170,75 @@ func (p *Provider) classLoop(ctx context.Context) error {
 }
 
 // collectProfiles removes instance profiles that no class and no claim uses.
-func (p *Provider) collectProfiles(ctx context.Context) error {
-	if !p.classes.WaitForSync(ctx) || !p.claims.WaitForSync(ctx) {
+func (c *classes) collectProfiles(ctx context.Context) error {
+	if !c.objects.WaitForSync(ctx) || !c.env.claims.WaitForSync(ctx) {
 		return nil
 	}
 	used := map[string]bool{}
-	for _, nc := range p.classes.All() {
+	for _, nc := range c.objects.All() {
 		used[nc.Status.InstanceProfile] = true
 	}
-	for _, claim := range p.claims.All() {
+	for _, claim := range c.env.claims.All() {
 		used[claim.Annotations[awsv1.AnnotationInstanceProfileName]] = true
 	}
-	return p.profiles.Collect(ctx, used)
+	return c.profiles.Collect(ctx, used)
+}
+
+// countSpot counts the hours of spot machines, where the user has set what an interruption costs.
+func (k *market) countSpot(ctx context.Context) error {
+	if !k.env.claims.WaitForSync(ctx) || !k.classes.pools.WaitForSync(ctx) {
+		return nil
+	}
+	if !k.risky() {
+		k.risks.Look(nil, false)
+		return nil
+	}
+	var running []spotrisk.Machine
+	for claim := range k.env.claims.Each() {
+		if isSpot(claim) && claim.Status.ProviderID != "" {
+			running = append(running, spotrisk.Machine{Pool: offeringOf(claim), Since: claim.CreationTimestamp.Time})
+		}
+	}
+	k.risks.Look(running, true)
+	return nil
+}
+
+// risky reports whether the user has set what an interruption costs.
+func (k *market) risky() bool {
+	if k.env.settings.InterruptionCost > 0 {
+		return true
+	}
+	for _, pool := range k.classes.pools.All() {
+		if pool.Annotations[v1.InterruptionCostAnnotationKey] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func isSpot(claim *v1.NodeClaim) bool {
+	return claim.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeSpot
 }
 
 // measureMemory takes note of how much memory registered nodes have, by their type and the images of their class.
-func (p *Provider) measureMemory(ctx context.Context) error {
-	if !p.claims.WaitForSync(ctx) || !p.nodes.WaitForSync(ctx) || !p.classes.WaitForSync(ctx) {
+func (k *market) measureMemory(ctx context.Context) error {
+	if !k.env.claims.WaitForSync(ctx) || !k.env.nodes.WaitForSync(ctx) || !k.classes.objects.WaitForSync(ctx) {
 		return nil
 	}
-	for _, claim := range p.claims.All() {
-		p.measure(claim)
+	for _, claim := range k.env.claims.All() {
+		k.measure(claim)
 	}
 	return nil
 }
 
-func (p *Provider) measure(claim *v1.NodeClaim) {
+func (k *market) measure(claim *v1.NodeClaim) {
 	if claim.Status.NodeName == "" || claim.Spec.NodeClassRef == nil {
 		return
 	}
-	node, ok := p.nodes.Get(claim.Status.NodeName)
-	nc, known := p.classes.Get(claim.Spec.NodeClassRef.Name)
+	node, ok := k.env.nodes.Get(claim.Status.NodeName)
+	nc, known := k.classes.objects.Get(claim.Spec.NodeClassRef.Name)
 	if !ok || !known || node.Labels[v1.NodeRegisteredLabelKey] != "true" {
 		return
 	}
-	p.see(nc, claim, node)
+	k.see(nc, claim, node)
 }

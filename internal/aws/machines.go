@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"regexp"
@@ -21,9 +22,31 @@ import (
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/launchspec"
 	"karpenter.sh/karpenter/internal/aws/shortage"
+	"karpenter.sh/karpenter/internal/aws/spotshare"
 	"karpenter.sh/karpenter/internal/kit/sleep"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
+
+// Machines launches, describes, tags and terminates machines.
+type machines struct {
+	env      *environment
+	classes  *classes
+	market   *market
+	fleet    *fleet.Fleet
+	launches *launches
+	placing  *placing
+	shares   *spotshare.Ledger
+	listed   remembered
+}
+
+func newMachines(ctx context.Context, env *environment, c *classes, k *market, launches *launches,
+	placing *placing) *machines {
+	ms := &machines{env: env, classes: c, market: k, launches: launches, placing: placing, shares: spotshare.New()}
+	ms.fleet = fleet.New(ctx, env.clients.EC2, c.network, k.stock, fleet.Settings{
+		Cluster: env.settings.ClusterName, Token: rand.Text, Observe: env.batchSent, Failed: k.launchFailed, Zones: ms.zonesOf,
+	})
+	return ms
+}
 
 func providerID(zone, instance string) string { return fmt.Sprintf("aws:///%s/%s", zone, instance) }
 
@@ -39,21 +62,21 @@ func instanceID(providerID string) string {
 }
 
 // Terminate begins to stop a machine.
-func (p *Provider) Terminate(ctx context.Context, providerID string) error {
+func (ms *machines) Terminate(ctx context.Context, providerID string) error {
 	id := instanceID(providerID)
-	if _, gone := p.launches.gone.Get(id); id == "" || gone {
+	if _, gone := ms.launches.gone.Get(id); id == "" || gone {
 		return cloud.ErrNotFound
 	}
-	if p.shifted(providerID) {
+	if ms.market.shifted(providerID) {
 		return fmt.Errorf("stop %s: %w", id, errShifted)
 	}
-	i, err := p.fleet.Describe(ctx, id)
-	_, young := p.launches.machines.Get(id) // EC2 may not show it yet, or not all of it
-	_, leaving := p.launches.leaving.Get(id)
+	i, err := ms.fleet.Describe(ctx, id)
+	_, young := ms.launches.machines.Get(id) // EC2 may not show it yet, or not all of it
+	_, leaving := ms.launches.leaving.Get(id)
 	switch {
 	case errors.Is(err, fleet.ErrGone):
-		p.launches.ended(providerID)
-		p.returned(providerID)
+		ms.launches.ended(providerID)
+		ms.returned(providerID)
 		return cloud.ErrNotFound
 	case errors.Is(err, fleet.ErrUnknown):
 		if leaving {
@@ -66,14 +89,14 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 		return err
 	case stopping(i):
 		return nil
-	case !young && !p.ours(i):
+	case !young && !ms.ours(i):
 		telemetry.Log(ctx).WarnContext(ctx, "a machine without our tags is left running", "instance-id", id, "tags",
 			[]string{awsv1.TagNodePool, awsv1.TagClusterName})
 		return cloud.ErrNotFound
 	}
-	err = p.fleet.Terminate(ctx, id)
+	err = ms.fleet.Terminate(ctx, id)
 	for wait := firstWait; young && errors.Is(err, fleet.ErrUnknown) && wait <= lastWait && sleep.For(ctx, wait); wait *= 2 {
-		err = p.fleet.Terminate(ctx, id)
+		err = ms.fleet.Terminate(ctx, id)
 	}
 	switch {
 	case errors.Is(err, fleet.ErrUnknown) && leaving:
@@ -84,29 +107,29 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 		return cloud.ErrNotFound
 	}
 	if err != nil {
-		p.terminationFailed(providerID)
+		ms.terminationFailed(providerID)
 		return err
 	}
-	p.launches.stopped(providerID)
+	ms.launches.stopped(providerID)
 	return nil
 }
 
 // returned gives the place of a machine that is gone back to its reservation. The claim goes with this answer, so it is
 // counted once.
-func (p *Provider) returned(providerID string) {
-	for claim := range p.claims.Each() {
+func (ms *machines) returned(providerID string) {
+	for claim := range ms.env.claims.Each() {
 		if id := claim.Labels[awsv1.LabelCapacityReservationID]; id != "" && claim.Status.ProviderID == providerID {
-			p.reservations.Terminated(id)
+			ms.market.reservations.Terminated(id)
 		}
 	}
 }
 
 // ours are machines with the tag that every launch gives, and of no other cluster. Who takes the tag off wants to keep the machine.
-func (p *Provider) ours(i ec2types.Instance) bool {
+func (ms *machines) ours(i ec2types.Instance) bool {
 	tags := ec2api.TagMap(i.Tags)
 	_, launched := tags[awsv1.TagNodePool]
 	cluster, known := tags[awsv1.TagClusterName]
-	return launched && (!known || cluster == p.settings.ClusterName)
+	return launched && (!known || cluster == ms.env.settings.ClusterName)
 }
 
 func stopping(i ec2types.Instance) bool {
@@ -121,20 +144,20 @@ const (
 )
 
 // SetLatch tags a machine. What EC2 shows of its tags may be old, so they are not looked at.
-func (p *Provider) SetLatch(ctx context.Context, providerID string, latched bool) error {
+func (ms *machines) SetLatch(ctx context.Context, providerID string, latched bool) error {
 	id := instanceID(providerID)
-	if _, gone := p.launches.gone.Get(id); id == "" || gone {
+	if _, gone := ms.launches.gone.Get(id); id == "" || gone {
 		return cloud.ErrNotFound
 	}
-	if p.shifted(providerID) {
+	if ms.market.shifted(providerID) {
 		return fmt.Errorf("tag %s: %w", id, errShifted)
 	}
-	_, err := p.fleet.Describe(ctx, id)
+	_, err := ms.fleet.Describe(ctx, id)
 	switch {
 	case errors.Is(err, fleet.ErrGone):
 		return cloud.ErrNotFound
 	case errors.Is(err, fleet.ErrUnknown):
-		if _, young := p.launches.machines.Get(id); !young {
+		if _, young := ms.launches.machines.Get(id); !young {
 			return cloud.ErrNotFound
 		}
 	case err != nil:
@@ -144,7 +167,7 @@ func (p *Provider) SetLatch(ctx context.Context, providerID string, latched bool
 	if latched {
 		value = latchedValue
 	}
-	_, err = p.clients.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id},
+	_, err = ms.env.clients.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id},
 		Tags: ec2api.Tags(map[string]string{awsv1.TagOrphan: value})})
 	if ec2api.IsDenied(err) {
 		return fmt.Errorf("tag %s of %s: %s", awsv1.TagOrphan, id, ec2api.Denial(err))
@@ -153,73 +176,73 @@ func (p *Provider) SetLatch(ctx context.Context, providerID string, latched bool
 }
 
 // Get returns one machine.
-func (p *Provider) Get(ctx context.Context, providerID string) (cloud.Machine, error) {
+func (ms *machines) Get(ctx context.Context, providerID string) (cloud.Machine, error) {
 	id := instanceID(providerID)
-	if _, gone := p.launches.gone.Get(id); id == "" || gone {
+	if _, gone := ms.launches.gone.Get(id); id == "" || gone {
 		return cloud.Machine{}, cloud.ErrNotFound
 	}
-	if m, ok := p.listed.get(providerID); ok && p.shifted(providerID) {
+	if m, ok := ms.listed.get(providerID); ok && ms.market.shifted(providerID) {
 		return m, nil
 	}
-	i, err := p.fleet.Describe(ctx, id)
+	i, err := ms.fleet.Describe(ctx, id)
 	switch {
 	case errors.Is(err, fleet.ErrGone):
-		p.launches.ended(providerID)
+		ms.launches.ended(providerID)
 		return cloud.Machine{}, cloud.ErrNotFound
 	case errors.Is(err, fleet.ErrUnknown):
 		// EC2 may not show a machine that it has just launched.
-		if m, ok := p.launches.machines.Get(id); ok {
+		if m, ok := ms.launches.machines.Get(id); ok {
 			return m, nil
 		}
-		if m, ok := p.launches.leaving.Get(id); ok {
+		if m, ok := ms.launches.leaving.Get(id); ok {
 			return m, nil
 		}
 		return cloud.Machine{}, cloud.ErrNotFound
 	case err != nil:
 		return cloud.Machine{}, err
 	}
-	return p.machine(ctx, i, p.claimsByMachine), nil
+	return ms.machine(ctx, i, ms.claimsByMachine), nil
 }
 
 // List returns every machine of the cluster.
-func (p *Provider) List(ctx context.Context) ([]cloud.Machine, error) {
+func (ms *machines) List(ctx context.Context) ([]cloud.Machine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	young := p.launches.machines.All()
-	found, err := p.fleet.List(ctx,
+	young := ms.launches.machines.All()
+	found, err := ms.fleet.List(ctx,
 		ec2api.Filter("tag-key", awsv1.TagNodePool), ec2api.Filter("tag-key", awsv1.TagNodeClass),
-		ec2api.Filter("tag:"+awsv1.TagClusterName, p.settings.ClusterName))
+		ec2api.Filter("tag:"+awsv1.TagClusterName, ms.env.settings.ClusterName))
 	if err != nil {
 		return nil, err
 	}
 	out := make([]cloud.Machine, 0, len(found)+len(young))
-	launching := p.launches.unanswered() // before claims are asked: a launch that ends between is among these
-	claims := sync.OnceValue(p.claimsByMachine)
+	launching := ms.launches.unanswered() // before claims are asked: a launch that ends between is among these
+	claims := sync.OnceValue(ms.claimsByMachine)
 	for _, i := range found {
 		delete(young, aws.ToString(i.InstanceId))
-		m := p.machine(ctx, i, claims)
+		m := ms.machine(ctx, i, claims)
 		m.Awaited = launching.awaits(&m)
 		out = append(out, m)
 	}
 	for id, m := range young {
-		if _, still := p.launches.machines.Get(id); still { // not stopped meanwhile
+		if _, still := ms.launches.machines.Get(id); still { // not stopped meanwhile
 			out = append(out, m)
 		}
 	}
-	if p.shifts == nil {
+	if ms.market.shifts == nil {
 		return out, nil
 	}
-	return p.listed.listed(out, p.shifted), nil
+	return ms.listed.listed(out, ms.market.shifted), nil
 }
 
 // machine describes an instance. What its class or type would add is left out when they are not known any more: one
 // odd machine must not hide the others. claims is asked for a machine whose tags name no claim.
-func (p *Provider) machine(ctx context.Context, i ec2types.Instance, claims func() map[string]string) cloud.Machine {
+func (ms *machines) machine(ctx context.Context, i ec2types.Instance, claims func() map[string]string) cloud.Machine {
 	tags := ec2api.TagMap(i.Tags)
 	m := cloud.Machine{
-		ClaimName: tags[awsv1.TagNodeClaim], PoolName: tags[awsv1.TagNodePool], Provisioner: p.provisioner(tags),
-		InstanceType: string(i.InstanceType), ImageID: aws.ToString(i.ImageId), CapacityType: p.capacityType(i),
+		ClaimName: tags[awsv1.TagNodeClaim], PoolName: tags[awsv1.TagNodePool], Provisioner: ms.provisioner(tags),
+		InstanceType: string(i.InstanceType), ImageID: aws.ToString(i.ImageId), CapacityType: ms.capacityType(i),
 		Labels: map[string]string{}, Created: aws.ToTime(i.LaunchTime), Deleting: stopping(i),
 		Latched: tags[awsv1.TagOrphan] == latchedValue,
 	}
@@ -252,7 +275,7 @@ func (p *Provider) machine(ctx context.Context, i ec2types.Instance, claims func
 	if place.Partition != "" {
 		m.Labels[awsv1.LabelPlacementGroupPartition] = place.Partition
 	}
-	p.describeBySort(ctx, &m, i, tags[awsv1.TagNodeClass])
+	ms.describeBySort(ctx, &m, i, tags[awsv1.TagNodeClass])
 	return m
 }
 
@@ -269,16 +292,16 @@ func placeOf(i ec2types.Instance) shortage.Place {
 }
 
 // describeBySort adds what the machine's type decides, if its class is still there to ask.
-func (p *Provider) describeBySort(ctx context.Context, m *cloud.Machine, i ec2types.Instance, className string) {
+func (ms *machines) describeBySort(ctx context.Context, m *cloud.Machine, i ec2types.Instance, className string) {
 	if className == "" {
 		return
 	}
 	m.Labels[awsv1.LabelNodeClass] = className
-	nc, ok := p.classes.Get(className)
+	nc, ok := ms.classes.objects.Get(className)
 	if !ok {
 		return
 	}
-	catalog, err := p.catalogFor(ctx, nc, m.PoolName)
+	catalog, err := ms.market.catalogFor(ctx, nc, m.PoolName)
 	if err != nil {
 		return
 	}
@@ -328,11 +351,11 @@ func efaInterfaces(i ec2types.Instance) int {
 }
 
 // capacityType is how a machine was bought. A machine that fell into an open reservation by chance stays on-demand.
-func (p *Provider) capacityType(i ec2types.Instance) string {
+func (ms *machines) capacityType(i ec2types.Instance) string {
 	switch {
 	case aws.ToString(i.SpotInstanceRequestId) != "":
 		return v1.CapacityTypeSpot
-	case p.settings.ReservedCapacity && aws.ToString(i.CapacityReservationId) != "" && i.CapacityReservationSpecification != nil &&
+	case ms.env.settings.ReservedCapacity && aws.ToString(i.CapacityReservationId) != "" && i.CapacityReservationSpecification != nil &&
 		i.CapacityReservationSpecification.CapacityReservationPreference == ec2types.CapacityReservationPreferenceCapacityReservationsOnly:
 		return v1.CapacityTypeReserved
 	}
@@ -341,14 +364,14 @@ func (p *Provider) capacityType(i ec2types.Instance) string {
 
 // claimsByMachine returns the names of claims by the provider ids of their machines. The tag comes only after registration where a
 // launch was shared.
-func (p *Provider) claimsByMachine() map[string]string {
+func (ms *machines) claimsByMachine() map[string]string {
 	out := map[string]string{}
-	for claim := range p.claims.Each() {
+	for claim := range ms.env.claims.Each() {
 		if id := claim.Status.ProviderID; id != "" {
 			out[id] = claim.Name
 		}
 	}
-	for _, m := range p.launches.done.All() {
+	for _, m := range ms.launches.done.All() {
 		out[m.ProviderID] = m.ClaimName
 	}
 	return out

@@ -9,10 +9,10 @@ import (
 )
 
 // see records the memory of a node that booted an image which its class still has for its type.
-func (p *Provider) see(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, node *corev1.Node) {
-	if reason, err := p.imageDrift(nc, claim); err != nil || reason != "" {
+func (k *market) see(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, node *corev1.Node) {
+	if reason, err := k.imageDrift(nc, claim); err != nil || reason != "" {
 		return
 	}
 	memory := node.Status.Capacity[corev1.ResourceMemory]
-	p.memory.See(catalogue.Images(nc), claim.Labels[corev1.LabelInstanceTypeStable], memory.Value())
+	k.memory.See(catalogue.Images(nc), claim.Labels[corev1.LabelInstanceTypeStable], memory.Value())
 }

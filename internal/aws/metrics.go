@@ -20,25 +20,28 @@ type way struct{ instanceType, capacityType, zone string }
 type ware struct {
 	available bool
 	price     float64
+	hazard    float64 // interruptions an hour
 }
 
 // Gauges tells, whenever it is scraped, what can be bought and what it costs. These are tens of thousands of series, so none is kept.
-func (p *Provider) Gauges() prometheus.Collector { return catalogGauges{p} }
+func (p *Provider) Gauges() prometheus.Collector { return catalogGauges{provider: p} }
 
-type catalogGauges struct{ *Provider }
+type catalogGauges struct{ provider *Provider }
 
 // Describe implements prometheus.Collector.
 func (g catalogGauges) Describe(ch chan<- *prometheus.Desc) {
-	m := g.in.Metrics
-	for _, d := range []*prometheus.Desc{m.InstanceTypeCPU, m.InstanceTypeMemory, m.OfferingAvailable, m.OfferingPrice} {
+	m := g.provider.env.in.Metrics
+	for _, d := range []*prometheus.Desc{m.InstanceTypeCPU, m.InstanceTypeMemory, m.OfferingAvailable, m.OfferingPrice,
+		m.OfferingInterruptions} {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (g catalogGauges) Collect(ch chan<- prometheus.Metric) {
-	m := g.in.Metrics
-	types, wares := g.assortment()
+	m := g.provider.env.in.Metrics
+	types, wares := g.provider.market.assortment()
+	risky := len(wares) > 0 && g.provider.market.risky()
 	pairs := pairs{}
 	for name, it := range types {
 		labels := []*dto.LabelPair{pairs.of("instance_type", name)}
@@ -54,6 +57,9 @@ func (g catalogGauges) Collect(ch chan<- prometheus.Metric) {
 		}
 		ch <- &gauge{m.OfferingAvailable, labels, available}
 		ch <- &gauge{m.OfferingPrice, labels, ware.price}
+		if risky && ware.hazard > 0 {
+			ch <- &gauge{m.OfferingInterruptions, labels, ware.hazard}
+		}
 	}
 }
 
@@ -85,17 +91,17 @@ func (p pairs) of(name, value string) *dto.LabelPair {
 }
 
 // assortment returns what any of the pools may buy. A pool whose class cannot be resolved takes nothing away from the others.
-func (p *Provider) assortment() (map[string]*cloud.InstanceType, map[way]ware) {
+func (k *market) assortment() (map[string]*cloud.InstanceType, map[way]ware) {
 	types, wares := map[string]*cloud.InstanceType{}, map[way]ware{}
-	if !p.pools.Synced() || !p.classes.Synced() {
+	if !k.classes.pools.Synced() || !k.classes.objects.Synced() {
 		return nil, nil // a scrape does not wait
 	}
-	for _, pool := range p.pools.All() {
+	for _, pool := range k.classes.pools.All() {
 		ref := pool.Spec.Template.Spec.NodeClassRef
 		if ref == nil || ref.Group != awsv1.Group {
 			continue
 		}
-		c, err := p.Catalog(context.Background(), pool)
+		c, err := k.Catalog(context.Background(), pool)
 		if err != nil {
 			continue
 		}
@@ -103,7 +109,7 @@ func (p *Provider) assortment() (map[string]*cloud.InstanceType, map[way]ware) {
 		for _, it := range c.Types {
 			if wanted.Allow(it.Labels) {
 				types[it.Name] = it
-				collect(it, wanted, p.settings.ReservedCapacity, wares)
+				collect(it, wanted, k.env.settings.ReservedCapacity, wares)
 			}
 		}
 	}
@@ -129,6 +135,6 @@ func collect(it *cloud.InstanceType, wanted need.Needs, reservations bool, wares
 			continue
 		}
 		w := way{it.Name, o.CapacityType(), o.Zone()}
-		wares[w] = ware{available: wares[w].available || o.Available, price: o.Price.Dollars()}
+		wares[w] = ware{available: wares[w].available || o.Available, price: o.Price.Dollars(), hazard: float64(o.Hazard) / 1e9}
 	}
 }

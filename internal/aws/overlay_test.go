@@ -34,7 +34,7 @@ func bargain(_ context.Context, pool string, c *cloud.Catalog) *cloud.Catalog {
 
 func TestALaunchReckonsWithOverlays(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
-		w.provider.in.Corrected = bargain
+		w.provider.env.in.Corrected = bargain
 		claim := newClaim("a")
 		claim.Annotations = map[string]string{v1.PriceOverlayAppliedAnnotationKey: "true"}
 		_, m := w.create(t, claim)

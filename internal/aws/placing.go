@@ -18,16 +18,18 @@ import (
 // homeLife is how long the zone counts that was chosen for the first machine of a cluster placement group.
 const homeLife = 10 * time.Minute
 
-// placing decides what EC2 wants to be told, or does not tell, of placement groups: the zone in which a cluster group begins, and the
-// partitions of machines that no claim names. It may be used concurrently.
+// placing chooses where machines of a placement group go: the zone in which a cluster group begins, and the partition
+// of each machine. It may be used concurrently.
 type placing struct {
-	mu     sync.Mutex
-	homes  *ttl.Map[string, string]  // by cluster group: the zone that its first machine was asked for in
-	coming map[string]map[string]int // by group and partition: machines that are being launched
+	env      *environment
+	launches *launches
+	mu       sync.Mutex
+	homes    *ttl.Map[string, string]  // by cluster group: the zone that its first machine was asked for in
+	coming   map[string]map[string]int // by group and partition: machines that are being launched
 }
 
-func newPlacing() *placing {
-	return &placing{homes: ttl.New[string, string](homeLife), coming: map[string]map[string]int{}}
+func newPlacing(env *environment, launches *launches) *placing {
+	return &placing{env: env, launches: launches, homes: ttl.New[string, string](homeLife), coming: map[string]map[string]int{}}
 }
 
 // begin settles where a cluster group without machines begins, so that launches at the same time agree on it.
@@ -62,20 +64,20 @@ func (p *placing) partition(group string, of []string, there map[string]int) (ch
 
 // place narrows a claim to what its class's placement group leaves open at this moment. What it returns is not written anywhere. done is
 // called when the launch has ended; dry says that there was no machine.
-func (p *Provider) place(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
+func (ms *machines) place(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
 	types []*cloud.InstanceType) (placed *v1.NodeClaim, done func(dry bool)) {
 	g := nc.Status.PlacementGroup
 	switch {
 	case g == nil:
-	case g.Strategy == awsv1.PlacementStrategyCluster && p.home(g.ID) == "":
+	case g.Strategy == awsv1.PlacementStrategyCluster && ms.placing.home(g.ID) == "":
 		zones := fleet.Values(types, claim, corev1.LabelTopologyZone)
 		if len(zones) == 0 {
 			break
 		}
-		home := p.placing.begin(g.ID, zones[0])
+		home := ms.placing.begin(g.ID, zones[0])
 		return narrowed(claim, corev1.LabelTopologyZone, home), func(dry bool) {
 			if dry {
-				p.placing.homes.Delete(g.ID)
+				ms.placing.homes.Delete(g.ID)
 			}
 		}
 	case g.PartitionCount > 0:
@@ -83,7 +85,7 @@ func (p *Provider) place(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
 		if len(partitions) == 0 {
 			break
 		}
-		partition, end := p.placing.partition(g.ID, partitions, p.membersBy(g.ID, awsv1.LabelPlacementGroupPartition))
+		partition, end := ms.placing.partition(g.ID, partitions, ms.placing.membersBy(g.ID, awsv1.LabelPlacementGroupPartition))
 		return narrowed(claim, awsv1.LabelPlacementGroupPartition, partition), func(bool) { end() }
 	}
 	return claim, func(bool) {}
@@ -99,7 +101,7 @@ func narrowed(claim *v1.NodeClaim, key, value string) *v1.NodeClaim {
 }
 
 // home is the only zone in which a cluster placement group takes machines: where it has some, or where its first is being launched.
-func (p *Provider) home(group string) string {
+func (p *placing) home(group string) string {
 	most := ""
 	zones := p.membersBy(group, corev1.LabelTopologyZone)
 	for zone, n := range zones { // there is one, unless a machine was launched by hand while the group was empty
@@ -108,15 +110,15 @@ func (p *Provider) home(group string) string {
 		}
 	}
 	if most == "" {
-		most, _ = p.placing.homes.Get(group)
+		most, _ = p.homes.Get(group)
 	}
 	return most
 }
 
 // membersBy counts the machines of a placement group by a label: those of claims, and those that were launched a moment ago.
-func (p *Provider) membersBy(group, key string) map[string]int {
+func (p *placing) membersBy(group, key string) map[string]int {
 	out, known := map[string]int{}, map[string]bool{}
-	for claim := range p.claims.Each() {
+	for claim := range p.env.claims.Each() {
 		if claim.Labels[awsv1.LabelPlacementGroupID] == group && claim.Status.ProviderID != "" {
 			out[claim.Labels[key]]++
 			known[claim.Status.ProviderID] = true

@@ -175,9 +175,9 @@ func TestAGroupThatTheDefinitionDoesNotKeep(t *testing.T) {
 		w.crash() // so that nobody finds it again
 		nc := w.waitReady(t, "default").DeepCopy()
 		nc.Status.PlacementGroup = nil
-		w.provider.classes.Note(nc)
+		w.provider.classes.objects.Note(nc)
 		var unready *cloud.ClassNotReadyError
-		if _, err := w.provider.readyClass(t.Context(), "default"); !errors.As(err, &unready) {
+		if _, err := w.provider.classes.readyClass(t.Context(), "default"); !errors.As(err, &unready) {
 			t.Errorf("the class: %v, want that it is not ready", err)
 		}
 	})

@@ -277,7 +277,7 @@ func (w *world) waitReady(t testing.TB, name string) *awsv1.EC2NodeClass {
 		if !condition.IsTrue(nc, awsv1.ConditionTypeReady) {
 			return fmt.Errorf("conditions: %+v", nc.Status.Conditions)
 		}
-		if _, err := w.provider.readyClass(t.Context(), name); err != nil {
+		if _, err := w.provider.classes.readyClass(t.Context(), name); err != nil {
 			return err
 		}
 		return nil

@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/launch"
+	"karpenter.sh/karpenter/internal/aws/price"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
@@ -24,29 +25,29 @@ const maxUserData = 16384
 
 // templateMade records the size of the user data of a class, and warns before it is too large: labels, taints and a longer
 // certificate authority add to it.
-func (p *Provider) templateMade(t *launch.Template) {
+func (c *classes) templateMade(t *launch.Template) {
 	size := len(t.UserData)
-	p.in.Metrics.NodeClassUserData.WithLabelValues(t.Class.Name).Set(float64(size))
+	c.env.in.Metrics.NodeClassUserData.WithLabelValues(t.Class.Name).Set(float64(size))
 	if size*10 >= maxUserData*9 {
 		slog.Warn("the user data of an EC2NodeClass comes close to what EC2 takes; shorten spec.userData",
 			"EC2NodeClass", t.Class.Name, "bytes", size, "limit", maxUserData)
 	}
 }
 
-// observer counts calls of AWS.
-func (p *Provider) observer() ec2api.Observer {
-	m := p.in.Metrics
-	code := func(c ec2api.Call) string { return strconv.Itoa(c.Status) }
+// observer counts calls of AWS, and remembers why attempts of launches fail.
+func (e *environment) observer() ec2api.Observer {
+	m := e.in.Metrics
+	status := func(c ec2api.Call) string { return strconv.Itoa(c.Status) }
 	return ec2api.Observer{
 		Call: func(c ec2api.Call) {
-			m.AWSRequests.WithLabelValues(c.Service, c.Operation, code(c)).Inc()
-			m.AWSRequestDuration.WithLabelValues(c.Service, c.Operation, code(c)).Observe(c.Took.Seconds())
-			m.AWSRetries.WithLabelValues(c.Service, c.Operation, code(c)).Observe(float64(c.Retries))
+			m.AWSRequests.WithLabelValues(c.Service, c.Operation, status(c)).Inc()
+			m.AWSRequestDuration.WithLabelValues(c.Service, c.Operation, status(c)).Observe(c.Took.Seconds())
+			m.AWSRetries.WithLabelValues(c.Service, c.Operation, status(c)).Observe(float64(c.Retries))
 		},
 		Attempt: func(c ec2api.Call) {
-			p.attempted(c)
-			m.AWSAttempts.WithLabelValues(c.Service, c.Operation, code(c)).Inc()
-			m.AWSAttemptDuration.WithLabelValues(c.Service, c.Operation, code(c)).Observe(c.Took.Seconds())
+			e.attempted(c)
+			m.AWSAttempts.WithLabelValues(c.Service, c.Operation, status(c)).Inc()
+			m.AWSAttemptDuration.WithLabelValues(c.Service, c.Operation, status(c)).Observe(c.Took.Seconds())
 		},
 	}
 }
@@ -58,13 +59,13 @@ var launchCalls = []string{"CreateFleet", "CreateLaunchTemplate"}
 const refusalLife = 30 * time.Second
 
 // attempted remembers why attempts of launches fail while they are repeated: until the call gives up, nothing else would say.
-func (p *Provider) attempted(c ec2api.Call) {
+func (e *environment) attempted(c ec2api.Call) {
 	switch {
 	case !slices.Contains(launchCalls, c.Operation):
 	case c.Code == "":
-		p.refusals.Delete(c.Operation)
+		e.refusals.Delete(c.Operation)
 	default:
-		p.refusals.Put(c.Operation, c.Code)
+		e.refusals.Put(c.Operation, c.Code)
 	}
 }
 
@@ -72,11 +73,11 @@ func (p *Provider) attempted(c ec2api.Call) {
 const launchPatience = 3 * time.Second
 
 // tellIfSlow says on the claim why its launch takes long, if attempts fail. What it returns ends that.
-func (p *Provider) tellIfSlow(claim *v1.NodeClaim) (end func()) {
+func (e *environment) tellIfSlow(claim *v1.NodeClaim) (end func()) {
 	timer := time.AfterFunc(launchPatience, func() {
 		for _, call := range launchCalls {
-			if code, ok := p.refusals.Get(call); ok {
-				p.in.Events.Publish(telemetry.Event{
+			if code, ok := e.refusals.Get(call); ok {
+				e.in.Events.Publish(telemetry.Event{
 					Object: telemetry.ClaimRef(claim), Reason: telemetry.LaunchFailed, Key: []string{string(claim.UID), code},
 					Message: fmt.Sprintf("EC2 refuses %s for now (%s); it is tried again", call, code),
 				})
@@ -87,8 +88,8 @@ func (p *Provider) tellIfSlow(claim *v1.NodeClaim) (end func()) {
 }
 
 // reportNarrow tells of a spot launch that can name few types, once in a while for each pool: its owner can widen it.
-func (p *Provider) reportNarrow(claim *v1.NodeClaim, types int) {
-	p.in.Events.Publish(telemetry.Event{
+func (e *environment) reportNarrow(claim *v1.NodeClaim, types int) {
+	e.in.Events.Publish(telemetry.Event{
 		Object: telemetry.ClaimRef(claim), Reason: telemetry.FewInstanceTypes, Key: []string{claim.Labels[v1.NodePoolLabelKey]},
 		Message: fmt.Sprintf("The spot launch names %d instance type(s), fewer than %d: the NodeClaim lists no more "+
 			"below the price of on-demand; "+
@@ -96,27 +97,40 @@ func (p *Provider) reportNarrow(claim *v1.NodeClaim, types int) {
 	})
 }
 
-func (p *Provider) batchSent(batcher string, size int, open time.Duration) {
-	p.in.Metrics.BatcherSize.WithLabelValues(batcher).Observe(float64(size))
-	p.in.Metrics.BatcherTime.WithLabelValues(batcher).Observe(open.Seconds())
+// reportShare tells of a spot launch for which every offering has its share of the pool already, once in a while for each pool.
+func (e *environment) reportShare(claim *v1.NodeClaim, share string) {
+	e.in.Events.Publish(telemetry.Event{
+		Object: telemetry.ClaimRef(claim), Reason: telemetry.SpotShareExceeded, Key: []string{claim.Labels[v1.NodePoolLabelKey]},
+		Message: fmt.Sprintf("Every type and zone that the claim may be bought as on spot has %s of the pool's spot machines, or of a "+
+			"workload's, already (%s): it is launched where there is least of it; a NodePool that allows more types and zones "+
+			"keeps the share", share, v1.SpotMaxShareAnnotationKey),
+	})
+}
+
+func (e *environment) batchSent(batcher string, size int, open time.Duration) {
+	e.in.Metrics.BatcherSize.WithLabelValues(batcher).Observe(float64(size))
+	e.in.Metrics.BatcherTime.WithLabelValues(batcher).Observe(open.Seconds())
 }
 
 // launchFailed receives every failure, also when another choice of the same call was launched.
-func (p *Provider) launchFailed(f fleet.Failure) {
+func (k *market) launchFailed(f fleet.Failure) {
 	if f.Reservation != "" && f.Out() {
-		p.reservations.UsedUp(f.Reservation)
+		k.reservations.UsedUp(f.Reservation)
 	}
-	p.in.Metrics.InstanceLaunchFailures.WithLabelValues(f.Zone, p.zoneID(f.Zone), f.CapacityType, f.Reason()).Inc()
+	if f.CapacityType == v1.CapacityTypeSpot && f.Scarce() {
+		k.risks.Failed(price.Pool{Type: f.InstanceType, Zone: f.Zone})
+	}
+	k.env.in.Metrics.InstanceLaunchFailures.WithLabelValues(f.Zone, k.classes.zoneID(f.Zone), f.CapacityType, f.Reason()).Inc()
 }
 
-func (p *Provider) terminationFailed(providerID string) {
+func (ms *machines) terminationFailed(providerID string) {
 	zone := strings.Split(strings.TrimPrefix(providerID, "aws:///"), "/")[0]
-	p.in.Metrics.InstanceTerminationFailures.WithLabelValues(zone, p.zoneID(zone)).Inc()
+	ms.env.in.Metrics.InstanceTerminationFailures.WithLabelValues(zone, ms.classes.zoneID(zone)).Inc()
 }
 
 // zoneID is the id of a zone, "" if no class has a subnet there.
-func (p *Provider) zoneID(zone string) string {
-	for _, nc := range p.classes.All() {
+func (c *classes) zoneID(zone string) string {
+	for _, nc := range c.objects.All() {
 		for _, s := range nc.Status.Subnets {
 			if s.Zone == zone {
 				return s.ZoneID
@@ -126,28 +140,28 @@ func (p *Provider) zoneID(zone string) string {
 	return ""
 }
 
-func (p *Provider) classWaits(nc *awsv1.EC2NodeClass, message string) {
-	p.in.Events.Publish(telemetry.Event{Object: classRef(nc), Reason: telemetry.WaitingOnNodeClaimTermination,
+func (c *classes) classWaits(nc *awsv1.EC2NodeClass, message string) {
+	c.env.in.Events.Publish(telemetry.Event{Object: classRef(nc), Reason: telemetry.WaitingOnNodeClaimTermination,
 		Message: message, Key: []string{nc.Name}})
 }
 
-func (p *Provider) classUnready(nc *awsv1.EC2NodeClass, c metav1.Condition) {
-	p.in.Events.Publish(telemetry.Event{
-		Object: classRef(nc), Reason: telemetry.NodeClassNotReady, Message: c.Reason + ": " + c.Message,
-		Key: []string{nc.Name, c.Type, c.Message},
+func (c *classes) classUnready(nc *awsv1.EC2NodeClass, why metav1.Condition) {
+	c.env.in.Events.Publish(telemetry.Event{
+		Object: classRef(nc), Reason: telemetry.NodeClassNotReady, Message: why.Reason + ": " + why.Message,
+		Key: []string{nc.Name, why.Type, why.Message},
 	})
 }
 
-func (p *Provider) classBootstrapsTwice(nc *awsv1.EC2NodeClass) {
-	p.in.Events.Publish(telemetry.Event{
+func (c *classes) classBootstrapsTwice(nc *awsv1.EC2NodeClass) {
+	c.env.in.Events.Publish(telemetry.Event{
 		Object: classRef(nc), Reason: telemetry.BootstrapsTwice, Key: []string{nc.Name},
 		Message: "spec.userData calls /etc/eks/bootstrap.sh, and Karpenter bootstraps the node too: remove the call, " +
 			"or use amiFamily Custom and leave all of it to spec.userData",
 	})
 }
 
-func (p *Provider) classGone(name string) {
-	p.in.Metrics.NodeClassUserData.DeleteLabelValues(name)
+func (c *classes) classGone(name string) {
+	c.env.in.Metrics.NodeClassUserData.DeleteLabelValues(name)
 }
 
 func classRef(nc *awsv1.EC2NodeClass) corev1.ObjectReference {

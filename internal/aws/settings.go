@@ -18,17 +18,23 @@ type Settings struct {
 	ClusterCABundle string // base64; "" for that of the API client
 	EKSControlPlane bool   // EKS tells the cluster's version
 	IsolatedVPC     bool   // neither price list nor IAM's clean-up can be reached
+	PriceFile       string // prices to begin with, "" for those that ship with Karpenter
 
 	hardware.Settings // ReservedENIs, VMMemoryOverheadPercent
 
 	InterruptionQueue     string // "" for none
+	ReplaceOnRebalance    bool   // rebalance recommendations drift spot machines
 	DisableDryRun         bool
 	EnableZonalShift      bool
 	AMIRefreshInterval    time.Duration
 	SubnetRefreshInterval time.Duration
+	GroupRefreshInterval  time.Duration // of security groups
+	// UnknownGates are provider gates that are switched on without code behind them. The log names them when the program starts.
+	UnknownGates []string
 	// ReservedCapacity and NodeOverlay are feature gates of the core, SpotTypes its setting; 0 is the default.
 	ReservedCapacity, NodeOverlay bool
 	SpotTypes                     int
+	InterruptionCost              float64 // likewise
 	// V1Beta1 is set while the core supports v1beta1: kubelet configurations that it left in annotations of NodePools are used.
 	V1Beta1 bool
 }
@@ -37,7 +43,8 @@ type Settings struct {
 func DefaultSettings() Settings {
 	return Settings{
 		Settings:           hardware.Settings{VMMemoryOverheadPercent: hardware.DefaultVMMemoryOverheadPercent},
-		AMIRefreshInterval: time.Minute, SubnetRefreshInterval: time.Minute, ReservedCapacity: true,
+		AMIRefreshInterval: time.Minute, SubnetRefreshInterval: time.Minute, GroupRefreshInterval: time.Minute,
+		ReservedCapacity: true,
 	}
 }
 
@@ -51,9 +58,15 @@ func (s *Settings) List() []setting.Setting {
 		setting.Bool(&s.EKSControlPlane, "eks-control-plane", "Ask EKS, not the API server, for the cluster's version."),
 		setting.Bool(&s.IsolatedVPC, "isolated-vpc",
 			"The VPC reaches no public endpoints: prices are not refreshed and instance profiles not cleaned up."),
+		setting.String(&s.PriceFile, "price-file",
+			"File of prices that karpenter prices fetch wrote, instead of those that ship with Karpenter until AWS answers; with "+
+				"isolated-vpc for good."),
 		setting.Float(&s.VMMemoryOverheadPercent, "vm-memory-overhead-percent",
 			"Share of a machine's memory that its node does not see; 0.075 is 7.5 %."),
 		setting.String(&s.InterruptionQueue, "interruption-queue", "Name of the SQS queue with interruption messages; none if empty."),
+		setting.Bool(&s.ReplaceOnRebalance, "replace-on-rebalance",
+			"Replace a spot machine for which EC2 recommends to rebalance: the replacement starts first, within budgets for Drifted. "+
+				"Needs interruption-queue."),
 		setting.Int(&s.ReservedENIs, "reserved-enis", "Network interfaces of each machine that are not for pods."),
 		setting.Bool(&s.DisableDryRun, "disable-dry-run", "Do not try permissions when an EC2NodeClass is validated."),
 		setting.Bool(&s.EnableZonalShift, "enable-zonal-shift",
@@ -61,6 +74,7 @@ func (s *Settings) List() []setting.Setting {
 				"from it. ARC must manage the cluster."),
 		setting.Duration(&s.AMIRefreshInterval, "ami-refresh-interval", "How often images are asked for."),
 		setting.Duration(&s.SubnetRefreshInterval, "subnet-refresh-interval", "How often subnets are asked for."),
+		setting.Duration(&s.GroupRefreshInterval, "security-group-refresh-interval", "How often security groups are asked for."),
 		setting.Func("aws-feature-gates", celGate+"=false", "Features of the provider to switch on or off.", s.readGates),
 	}
 }
@@ -68,11 +82,14 @@ func (s *Settings) List() []setting.Setting {
 // celGate lets numbers of the kubelet's configuration depend on the machine.
 const celGate = "NodeClassCEL"
 
-// readGates ignores unknown names, as the core does among its own.
+// readGates keeps unknown names for the log, as the core does among its own.
 func (s *Settings) readGates(text string) error {
 	return setting.Gates(text, func(gate string, on bool) error {
-		if gate == celGate {
+		switch {
+		case gate == celGate:
 			s.Formulas = on
+		case on:
+			s.UnknownGates = append(s.UnknownGates, gate)
 		}
 		return nil
 	})
@@ -103,6 +120,9 @@ func (s *Settings) Validate() error {
 	}
 	if s.SubnetRefreshInterval < time.Minute {
 		errs = append(errs, errors.New("subnet-refresh-interval must be at least 1m"))
+	}
+	if s.GroupRefreshInterval < time.Minute {
+		errs = append(errs, errors.New("security-group-refresh-interval must be at least 1m"))
 	}
 	return errors.Join(errs...)
 }

@@ -25,6 +25,7 @@ func TestSettings(t *testing.T) {
 		"zonal shift":                     {func(s *Settings) { s.EnableZonalShift = true }, ""},
 		"images too often":                {func(s *Settings) { s.AMIRefreshInterval = time.Second }, "ami-refresh-interval"},
 		"subnets too often":               {func(s *Settings) { s.SubnetRefreshInterval = time.Second }, "subnet-refresh-interval"},
+		"groups too often":                {func(s *Settings) { s.GroupRefreshInterval = time.Second }, "security-group-refresh-interval"},
 		"an endpoint with scheme and all": {func(s *Settings) { s.ClusterEndpoint = "https://k8s.example" }, ""},
 	} {
 		s := DefaultSettings()
@@ -36,8 +37,8 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	s := DefaultSettings()
-	if got := len(s.List()); got != 13 {
-		t.Errorf("there are %d settings, want the thirteen of AWS", got)
+	if got := len(s.List()); got != 16 {
+		t.Errorf("there are %d settings, want the fourteen of Karpenter for AWS, and price-file and replace-on-rebalance", got)
 	}
 }
 

@@ -25,16 +25,16 @@ const shiftEvery = 30 * time.Second
 
 // watchShifts begins to follow zonal shifts. It fails where ARC does not know the cluster: a user who enabled it
 // must not believe that it works.
-func (p *Provider) watchShifts(ctx context.Context) error {
-	arn, err := p.facts.ARN(ctx)
+func (k *market) watchShifts(ctx context.Context) error {
+	arn, err := k.env.facts.ARN(ctx)
 	if err != nil {
 		return fmt.Errorf("enable-zonal-shift: %w", err)
 	}
-	p.shifts = zonalshift.NewWatch(p.clients.Shifts, arn)
-	err = p.shifts.Refresh(ctx)
+	k.shifts = zonalshift.NewWatch(k.env.clients.Shifts, arn)
+	err = k.shifts.Refresh(ctx)
 	if ec2api.Code(err) == "ResourceNotFoundException" {
 		return fmt.Errorf("enable-zonal-shift: ARC does not manage the cluster; run aws eks update-cluster-config "+
-			"--name %s --zonal-shift-config enabled=true, or set it to false: %w", p.settings.ClusterName, err)
+			"--name %s --zonal-shift-config enabled=true, or set it to false: %w", k.env.settings.ClusterName, err)
 	}
 	if err != nil {
 		return fmt.Errorf("enable-zonal-shift: %w", err)
@@ -47,12 +47,12 @@ func (p *Provider) watchShifts(ctx context.Context) error {
 var errShifted = errors.New("traffic is shifted away from its zone by ARC; nothing is done about the machine until that ends")
 
 // shifted reports whether a machine is in a zone from which traffic is shifted away.
-func (p *Provider) shifted(providerID string) bool {
-	if len(p.shifts.Zones()) == 0 {
+func (k *market) shifted(providerID string) bool {
+	if len(k.shifts.Zones()) == 0 {
 		return false
 	}
 	zone, _, _ := strings.Cut(strings.TrimPrefix(providerID, "aws:///"), "/")
-	return p.shifts.Away(p.zoneID(zone))
+	return k.shifts.Away(k.classes.zoneID(zone))
 }
 
 // remembered are machines as they were last listed; only those in zones that are shifted away are looked up in it.
@@ -91,22 +91,22 @@ func (r *remembered) listed(list []cloud.Machine, shifted func(providerID string
 
 // tellShifts returns a task that tells pools of zones from which traffic is shifted away since it last looked, and
 // of those where that has ended.
-func (p *Provider) tellShifts() func(context.Context) error {
-	before := p.shifts.Zones()
+func (k *market) tellShifts() func(context.Context) error {
+	before := k.shifts.Zones()
 	return func(ctx context.Context) error {
-		if !p.pools.WaitForSync(ctx) || !p.classes.WaitForSync(ctx) {
+		if !k.classes.pools.WaitForSync(ctx) || !k.classes.objects.WaitForSync(ctx) {
 			return nil
 		}
-		now := p.shifts.Zones()
+		now := k.shifts.Zones()
 		for _, id := range now {
 			if !slices.Contains(before, id) {
-				p.tellPools(id, telemetry.ZonalShiftActive,
+				k.tellPools(id, telemetry.ZonalShiftActive,
 					"traffic is shifted away from zone %s; nothing is launched, stopped or replaced there until that ends")
 			}
 		}
 		for _, id := range before {
 			if !slices.Contains(now, id) {
-				p.tellPools(id, telemetry.ZonalShiftCleared, "traffic is no longer shifted away from zone %s")
+				k.tellPools(id, telemetry.ZonalShiftCleared, "traffic is no longer shifted away from zone %s")
 			}
 		}
 		before = now
@@ -115,10 +115,10 @@ func (p *Provider) tellShifts() func(context.Context) error {
 }
 
 // tellPools writes an event for every pool that could have nodes in a zone.
-func (p *Provider) tellPools(zoneID string, reason telemetry.Reason, message string) {
-	for _, pool := range p.pools.All() {
-		if zone := p.zoneOf(pool, zoneID); zone != "" {
-			p.in.Events.Publish(telemetry.Event{
+func (k *market) tellPools(zoneID string, reason telemetry.Reason, message string) {
+	for _, pool := range k.classes.pools.All() {
+		if zone := k.classes.zoneOf(pool, zoneID); zone != "" {
+			k.env.in.Events.Publish(telemetry.Event{
 				Object: telemetry.PoolRef(pool), Reason: reason, Message: fmt.Sprintf(message, zone+" ("+zoneID+")"),
 				Key: []string{pool.Name, zoneID},
 			})
@@ -127,12 +127,12 @@ func (p *Provider) tellPools(zoneID string, reason telemetry.Reason, message str
 }
 
 // zoneOf is the name of a zone in which a pool could have nodes, "" if it could not.
-func (p *Provider) zoneOf(pool *v1.NodePool, zoneID string) string {
+func (c *classes) zoneOf(pool *v1.NodePool, zoneID string) string {
 	ref := pool.Spec.Template.Spec.NodeClassRef
 	if ref == nil || ref.Group != awsv1.Group {
 		return ""
 	}
-	nc, ok := p.classes.Get(ref.Name)
+	nc, ok := c.objects.Get(ref.Name)
 	if !ok {
 		return ""
 	}

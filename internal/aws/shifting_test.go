@@ -22,7 +22,7 @@ import (
 // shiftAway shifts traffic away from the zone of a machine for an hour, and waits until that is known. No time is one that has passed.
 func (w *world) shiftAway(t *testing.T, zone string, how time.Duration) (id string) {
 	t.Helper()
-	id = w.provider.zoneID(zone)
+	id = w.provider.classes.zoneID(zone)
 	until := time.Now().Add(how)
 	w.cloud.SetAccount(func(a *awsmodel.Account) { a.Shifts = map[string]time.Time{id: until} })
 	time.Sleep(2 * shiftEvery)
@@ -111,7 +111,7 @@ func TestPoolsAreToldOfShifts(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, followShifts, func(t *testing.T, w *world) {
 		for name, requirement := range map[string]v1.NodeSelectorRequirementWithMinValues{
 			"beside": {Key: corev1.LabelTopologyZone, Operator: "In", Values: []string{"us-east-1b"}},
-			"within": {Key: awsv1.LabelTopologyZoneID, Operator: "In", Values: []string{w.provider.zoneID("us-east-1a")}},
+			"within": {Key: awsv1.LabelTopologyZoneID, Operator: "In", Values: []string{w.provider.classes.zoneID("us-east-1a")}},
 		} {
 			p := defaultPool()
 			p.Name, p.UID = name, ""

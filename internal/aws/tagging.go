@@ -21,13 +21,13 @@ import (
 const tagPause = time.Second
 
 // tagLoop tags machines whenever claims changed, and repeats what failed.
-func (p *Provider) tagLoop(ctx context.Context) error {
+func (ms *machines) tagLoop(ctx context.Context) error {
 	const name = "nodeclaim.tagging"
 	ctx = telemetry.WithController(ctx, name)
-	watched := p.in.Metrics.Loop(name, 1)
-	defer p.in.Metrics.End(watched)
+	watched := ms.env.in.Metrics.Loop(name, 1)
+	defer ms.env.in.Metrics.End(watched)
 	changed := make(chan struct{}, 1)
-	p.claims.Subscribe(ctx, func(string) {
+	ms.env.claims.Subscribe(ctx, func(string) {
 		select {
 		case changed <- struct{}{}:
 		default:
@@ -36,7 +36,7 @@ func (p *Provider) tagLoop(ctx context.Context) error {
 	wait := time.Duration(0)
 	for watched.Wait(ctx, wait, changed) {
 		wait = time.Hour
-		if err := watched.Turn(ctx, "tagging machines", p.tagMachines); err != nil && ctx.Err() == nil {
+		if err := watched.Turn(ctx, "tagging machines", ms.tagMachines); err != nil && ctx.Err() == nil {
 			telemetry.Log(ctx).WarnContext(ctx, "machines could not be tagged and are tried again", "error", err)
 			wait = 10 * tagPause
 		}
@@ -46,19 +46,19 @@ func (p *Provider) tagLoop(ctx context.Context) error {
 }
 
 // tagMachines gives registered machines the tags that were not known at launch.
-func (p *Provider) tagMachines(ctx context.Context) error {
-	if !p.claims.WaitForSync(ctx) {
+func (ms *machines) tagMachines(ctx context.Context) error {
+	if !ms.env.claims.WaitForSync(ctx) {
 		return nil
 	}
 	var errs []error
-	for _, claim := range p.claims.All() {
-		if !needsTags(claim) || p.shifted(claim.Status.ProviderID) {
+	for _, claim := range ms.env.claims.All() {
+		if !needsTags(claim) || ms.market.shifted(claim.Status.ProviderID) {
 			continue
 		}
 		if ctx.Err() != nil {
 			return errors.Join(append(errs, ctx.Err())...)
 		}
-		called, err := p.tag(ctx, claim)
+		called, err := ms.tag(ctx, claim)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -76,26 +76,27 @@ func needsTags(claim *v1.NodeClaim) bool {
 }
 
 // tag adds the tags that the machine lacks; a tag that it has already stays.
-func (p *Provider) tag(ctx context.Context, claim *v1.NodeClaim) (called bool, err error) {
+func (ms *machines) tag(ctx context.Context, claim *v1.NodeClaim) (called bool, err error) {
 	defer bug.Catch(&err, "tagging the machine of NodeClaim "+claim.Name)
 	id := instanceID(claim.Status.ProviderID)
-	i, err := p.fleet.Describe(ctx, id)
+	i, err := ms.fleet.Describe(ctx, id)
 	if errors.Is(err, fleet.ErrGone) || errors.Is(err, fleet.ErrUnknown) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	if missing := missingTags(ec2api.TagMap(i.Tags), claim, p.settings.ClusterName); len(missing) > 0 {
+	if missing := missingTags(ec2api.TagMap(i.Tags), claim, ms.env.settings.ClusterName); len(missing) > 0 {
 		called = true
-		if _, err := p.clients.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: ec2api.Tags(missing)}); err != nil {
+		tags := &ec2.CreateTagsInput{Resources: []string{id}, Tags: ec2api.Tags(missing)}
+		if _, err := ms.env.clients.EC2.CreateTags(ctx, tags); err != nil {
 			if ec2api.IsDenied(err) {
 				telemetry.Log(ctx).ErrorContext(ctx, "a machine cannot be tagged", "NodeClaim", claim.Name, "error", ec2api.Denial(err))
 			}
 			return called, err
 		}
 	}
-	return called, p.annotate(ctx, claim, map[string]string{
+	return called, ms.env.annotate(ctx, claim, map[string]string{
 		awsv1.AnnotationInstanceTagged: "true", awsv1.AnnotationClusterNameTagged: "true",
 	})
 }

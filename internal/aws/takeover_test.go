@@ -45,7 +45,7 @@ func TestMachinesOfOlderKarpenters(t *testing.T) {
 			inWorld(t, awsmodel.Config{Identities: map[string]awsmodel.Identity{}}, nil, func(t *testing.T, w *world) {
 				claim, m := w.create(t, newClaim("a"))
 				people, id := ec2.NewFromConfig(w.cloud.AWSConfig()), instanceID(m.ProviderID)
-				w.provider.launches.stopped(m.ProviderID) // launched by somebody else
+				w.provider.machines.launches.stopped(m.ProviderID) // launched by somebody else
 				time.Sleep(time.Minute)
 				var gone []ec2types.Tag
 				for _, key := range slices.Compact(slices.Sorted(slices.Values(ours))) {
@@ -104,7 +104,7 @@ func TestWhoseProvisionersAMachineIs(t *testing.T) {
 		"that the cluster only shares": {map[string]string{awsv1.TagProvisioner: "web", awsv1.TagClusterPrefix + "demo": "shared"}, ""},
 		"that somebody has disowned":   {map[string]string{awsv1.TagClusterPrefix + "demo": "owned"}, ""},
 	} {
-		p := &Provider{settings: Settings{ClusterName: "demo"}}
+		p := &machines{env: &environment{settings: Settings{ClusterName: "demo"}}}
 		if got := p.provisioner(tc.tags); got != tc.want {
 			t.Errorf("%s: provisioner = %q, want %q", name, got, tc.want)
 		}
@@ -115,7 +115,7 @@ func TestWhoseProvisionersAMachineIs(t *testing.T) {
 func TestWhatIsNotAdopted(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		_, m := w.create(t, newClaim("a"))
-		w.provider.launches.stopped(m.ProviderID) // launched by somebody else
+		w.provider.machines.launches.stopped(m.ProviderID) // launched by somebody else
 		w.bequeath(t, m.ProviderID, "web")
 		poolless := newClaim("b")
 		delete(poolless.Labels, v1.NodePoolLabelKey)

@@ -8,7 +8,7 @@ import "fmt"
 // Whatever is decided has one, so machines, which are thousands, are not walked over for it: their part is kept up to date row by row.
 func (s *Snapshot) Digest() string {
 	h := begin.number(uint64(s.machineSum))
-	for p := range s.Pools() {
+	for p := range Pools.All(s) {
 		h = h.text(string(p.UID)).text(p.ResourceVersion)
 	}
 	for p := range s.Unbound() {

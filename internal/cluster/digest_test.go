@@ -21,7 +21,7 @@ func TestDigest(t *testing.T) {
 	world := func(edit func(*Draft)) string {
 		s := NewStore()
 		s.Update(func(d *Draft) {
-			d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a", ResourceVersion: "1"}})
+			Pools.Put(d, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a", ResourceVersion: "1"}})
 			d.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n", ResourceVersion: "1"}})
 			d.PutPod(pod("p", ""))
 		})
@@ -34,7 +34,7 @@ func TestDigest(t *testing.T) {
 	}
 	for name, edit := range map[string]func(*Draft){
 		"a pool that changed": func(d *Draft) {
-			d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a", ResourceVersion: "2"}})
+			Pools.Put(d, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a", ResourceVersion: "2"}})
 		},
 		"a node that changed": func(d *Draft) {
 			d.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n", ResourceVersion: "2"}})

@@ -5,18 +5,12 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/cluster/podclass"
-	"karpenter.sh/karpenter/internal/kit/bounded"
 	"karpenter.sh/karpenter/internal/kit/dedup"
 )
 
@@ -69,16 +63,17 @@ func compareCounts(a, b countKey) int {
 
 func newDraft() *Draft {
 	now := &epoch{}
-	return &Draft{
-		tables:   newTables(now),
-		now:      now,
-		share:    dedup.New(),
-		intern:   podclass.NewInterner(),
-		owners:   map[types.UID]*ownerRef{},
-		daemons:  map[types.UID]map[PodKey]*Pod{},
-		seating:  newSeating(),
-		machines: newMachines(),
+	d := &Draft{
+		tables:  newTables(now),
+		now:     now,
+		share:   dedup.New(),
+		intern:  podclass.NewInterner(),
+		owners:  map[types.UID]*ownerRef{},
+		daemons: map[types.UID]map[PodKey]*Pod{},
+		seating: newSeating(),
 	}
+	d.machines = newMachines(&d.nodeTables)
+	return d
 }
 
 // At says when the edit is made, for callers with a clock of their own. Without it the time is now.
@@ -86,10 +81,6 @@ func (d *Draft) At(now time.Time) { d.clock = now }
 
 func compareBroken(a, b brokenKey) int {
 	return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
-}
-
-func attachmentKey(a *storagev1.VolumeAttachment) objectKey {
-	return objectKey{a.Spec.NodeName, a.Name}
 }
 
 func (c *NodeClass) ref() v1.NodeClassReference {
@@ -116,18 +107,6 @@ func (d *Draft) Hold(pod PodKey) { d.held.put(pod) }
 // Unhold takes back Hold.
 func (d *Draft) Unhold(pod PodKey) { d.held.delete(pod) }
 
-// PutPool adds or replaces a NodePool.
-func (d *Draft) PutPool(p *v1.NodePool) { d.pools.put(bounded.Object(p)) }
-
-// DeletePool removes a NodePool.
-func (d *Draft) DeletePool(name string) { d.pools.delete(name) }
-
-// PutOverlay adds or replaces a NodeOverlay.
-func (d *Draft) PutOverlay(o *v1alpha1.NodeOverlay) { d.overlays.put(bounded.Object(o)) }
-
-// DeleteOverlay removes a NodeOverlay.
-func (d *Draft) DeleteOverlay(name string) { d.overlays.delete(name) }
-
 // PutDisruptionPlan adds or replaces a DisruptionPlan, unless a newer version of it is known or it has been
 // deleted: we write them ourselves, and the watch comes before that or after it.
 func (d *Draft) PutDisruptionPlan(p *v1alpha1.DisruptionPlan) {
@@ -149,72 +128,6 @@ func (d *Draft) PutNodeClass(c *NodeClass) { d.classes.put(c) }
 
 // DeleteNodeClass removes a node class.
 func (d *Draft) DeleteNodeClass(ref v1.NodeClassReference) { d.classes.delete(ref) }
-
-// PutDaemonSet adds or replaces a DaemonSet.
-func (d *Draft) PutDaemonSet(o *appsv1.DaemonSet) { d.daemonSets.put(bounded.Object(o)) }
-
-// DeleteDaemonSet removes a DaemonSet.
-func (d *Draft) DeleteDaemonSet(namespace, name string) {
-	d.daemonSets.delete(objectKey{namespace, name})
-}
-
-// PutPDB adds or replaces a PodDisruptionBudget.
-func (d *Draft) PutPDB(o *policyv1.PodDisruptionBudget) { d.pdbs.put(o) }
-
-// DeletePDB removes a PodDisruptionBudget.
-func (d *Draft) DeletePDB(namespace, name string) { d.pdbs.delete(objectKey{namespace, name}) }
-
-// PutPVC adds or replaces a PersistentVolumeClaim. A storage class that an annotation names, as in the first days of such classes, goes
-// before the class that the field names, as for the rest of Kubernetes.
-func (d *Draft) PutPVC(o *corev1.PersistentVolumeClaim) {
-	if class, annotated := o.Annotations[corev1.BetaStorageClassAnnotation]; annotated {
-		claim := *o
-		claim.Spec.StorageClassName = &class
-		o = &claim
-	}
-	d.pvcs.put(bounded.Object(o))
-}
-
-// DeletePVC removes a PersistentVolumeClaim.
-func (d *Draft) DeletePVC(namespace, name string) { d.pvcs.delete(objectKey{namespace, name}) }
-
-// PutPV adds or replaces a PersistentVolume.
-func (d *Draft) PutPV(o *corev1.PersistentVolume) { d.pvs.put(bounded.Object(o)) }
-
-// DeletePV removes a PersistentVolume.
-func (d *Draft) DeletePV(name string) { d.pvs.delete(objectKey{"", name}) }
-
-// PutStorageClass adds or replaces a StorageClass.
-func (d *Draft) PutStorageClass(o *storagev1.StorageClass) { d.storageClasses.put(o) }
-
-// DeleteStorageClass removes a StorageClass.
-func (d *Draft) DeleteStorageClass(name string) { d.storageClasses.delete(objectKey{"", name}) }
-
-// PutNamespace adds or replaces a Namespace.
-func (d *Draft) PutNamespace(o *corev1.Namespace) { d.namespaces.put(o) }
-
-// DeleteNamespace removes a Namespace.
-func (d *Draft) DeleteNamespace(name string) { d.namespaces.delete(objectKey{"", name}) }
-
-// PutPriorityClass adds or replaces a PriorityClass.
-func (d *Draft) PutPriorityClass(o *schedulingv1.PriorityClass) { d.priorityClasses.put(o) }
-
-// DeletePriorityClass removes a PriorityClass.
-func (d *Draft) DeletePriorityClass(name string) { d.priorityClasses.delete(objectKey{"", name}) }
-
-// PutService adds or replaces a Service.
-func (d *Draft) PutService(o *corev1.Service) { d.services.put(o) }
-
-// DeleteService removes a Service.
-func (d *Draft) DeleteService(namespace, name string) { d.services.delete(objectKey{namespace, name}) }
-
-// PutVolumeAttachment adds or replaces a VolumeAttachment.
-func (d *Draft) PutVolumeAttachment(o *storagev1.VolumeAttachment) { d.attachments.put(o) }
-
-// DeleteVolumeAttachment removes a VolumeAttachment.
-func (d *Draft) DeleteVolumeAttachment(node, name string) {
-	d.attachments.delete(objectKey{node, name})
-}
 
 // PutOwnerSelector notes the pod selector of a ReplicaSet, StatefulSet or ReplicationController.
 func (d *Draft) PutOwnerSelector(owner types.UID, selector *metav1.LabelSelector) {

@@ -52,6 +52,7 @@ type claimRow struct {
 
 // machines is what node rows are made of: the objects as they came, and what we know besides.
 type machines struct {
+	rows    *nodeTables // the draft's
 	nodes   map[string]*corev1.Node
 	claims  map[string]*v1.NodeClaim
 	csi     map[string]map[string]int // attach limits by node and driver
@@ -65,8 +66,9 @@ type machines struct {
 // sameID lists the objects that carry one provider ID, sorted: normally one Node and one claim.
 type sameID struct{ nodes, claims []string }
 
-func newMachines() machines {
+func newMachines(rows *nodeTables) machines {
 	return machines{
+		rows:    rows,
 		nodes:   map[string]*corev1.Node{},
 		claims:  map[string]*v1.NodeClaim{},
 		csi:     map[string]map[string]int{},
@@ -85,13 +87,13 @@ func (d *Draft) PutNode(n *corev1.Node) (news bool) {
 	if older(n, old) {
 		return false
 	}
-	n = d.slimNode(old, bounded.Object(n))
+	n = slimNode(d.share, old, bounded.Object(n))
 	m.nodes[n.Name] = n
 	if old == nil {
-		d.link(n.Spec.ProviderID, n.Name, nodesOf)
+		m.link(n.Spec.ProviderID, n.Name, nodesOf)
 		return true
 	}
-	d.relink(old.Spec.ProviderID, n.Spec.ProviderID, n.Name, nodesOf)
+	m.relink(old.Spec.ProviderID, n.Spec.ProviderID, n.Name, nodesOf)
 	return !onlyBeat(old, n)
 }
 
@@ -121,8 +123,8 @@ func (d *Draft) DeleteNode(name string) {
 		return
 	}
 	delete(m.nodes, name)
-	d.dropRow(rowKey{name: name})
-	d.unlink(n.Spec.ProviderID, name, nodesOf)
+	m.dropRow(rowKey{name: name})
+	m.unlink(n.Spec.ProviderID, name, nodesOf)
 	d.forget(name)
 }
 
@@ -144,13 +146,13 @@ func (d *Draft) PutClaim(c *v1.NodeClaim) (news bool) {
 		d.DeleteClaim(c.Name)
 		old = nil
 	}
-	c = d.slimClaim(old, bounded.Object(c))
+	c = slimClaim(d.share, old, bounded.Object(c))
 	m.claims[c.Name] = c
 	if old == nil {
-		d.link(c.Status.ProviderID, c.Name, claimsOf)
+		m.link(c.Status.ProviderID, c.Name, claimsOf)
 		return true
 	}
-	d.relink(old.Status.ProviderID, c.Status.ProviderID, c.Name, claimsOf)
+	m.relink(old.Status.ProviderID, c.Status.ProviderID, c.Name, claimsOf)
 	return !onlyStored(old, c)
 }
 
@@ -172,8 +174,8 @@ func (d *Draft) DeleteClaim(name string) {
 	delete(m.claims, name)
 	m.gone.add(c.UID)
 	d.byClaim.delete(name)
-	d.dropRow(rowKey{name, true})
-	d.unlink(c.Status.ProviderID, name, claimsOf)
+	m.dropRow(rowKey{name, true})
+	m.unlink(c.Status.ProviderID, name, claimsOf)
 	d.forget(name)
 }
 
@@ -220,14 +222,13 @@ func (r *recent) add(uid types.UID) {
 	r.next = (r.next + 1) % len(r.ring)
 }
 
-// forget drops what we knew of a claim or node that is gone, unless an object of the same name remains.
+// forget drops what the picture knows of a claim or node that is gone, unless an object of the same name remains.
 func (d *Draft) forget(name string) {
-	m := &d.machines
-	if m.nodes[name] != nil || m.claims[name] != nil {
+	if d.machines.knows(name) {
 		return
 	}
-	delete(m.removal, name)
-	delete(m.visits, name)
+	delete(d.machines.removal, name)
+	delete(d.machines.visits, name)
 	d.dropSeatsOn(name)
 }
 
@@ -245,27 +246,27 @@ func (d *Draft) PutCSINode(c *storagev1.CSINode) {
 		limits[c.Spec.Drivers[i].Name] = limit
 	}
 	d.machines.csi[c.Name] = limits
-	d.refreshNode(c.Name)
+	d.machines.refreshNode(c.Name)
 }
 
 // DeleteCSINode forgets the limits of a node.
 func (d *Draft) DeleteCSINode(name string) {
 	delete(d.machines.csi, name)
-	d.refreshNode(name)
+	d.machines.refreshNode(name)
 }
 
 // MarkForRemoval notes that we are about to remove a machine, named by its claim or its node. Unknown names are ignored.
 func (d *Draft) MarkForRemoval(name string) {
-	if d.knows(name) {
+	if d.machines.knows(name) {
 		d.machines.removal[name] = struct{}{}
-		d.refreshNamed(name)
+		d.machines.refreshNamed(name)
 	}
 }
 
 // Unmark takes back MarkForRemoval. Pods that may stay after all lose their seats elsewhere.
 func (d *Draft) Unmark(name string) {
 	delete(d.machines.removal, name)
-	d.refreshNamed(name)
+	d.machines.refreshNamed(name)
 	key := rowKey{name: name}
 	if c, ok := d.byClaim.get(name); ok {
 		key = c.row
@@ -277,25 +278,24 @@ func (d *Draft) Unmark(name string) {
 	}
 }
 
-func (d *Draft) knows(name string) bool {
-	return d.machines.nodes[name] != nil || d.machines.claims[name] != nil
+func (m *machines) knows(name string) bool {
+	return m.nodes[name] != nil || m.claims[name] != nil
 }
 
-func (d *Draft) refreshNamed(name string) {
-	d.refreshNode(name)
-	d.refreshClaim(name)
+func (m *machines) refreshNamed(name string) {
+	m.refreshNode(name)
+	m.refreshClaim(name)
 }
 
 func nodesOf(s *sameID) *[]string  { return &s.nodes }
 func claimsOf(s *sameID) *[]string { return &s.claims }
 
 // link enters an object under its provider ID and remakes the rows concerned.
-func (d *Draft) link(id, name string, side func(*sameID) *[]string) {
+func (m *machines) link(id, name string, side func(*sameID) *[]string) {
 	if id == "" {
-		d.refreshAlone(name, side)
+		m.refreshAlone(name, side)
 		return
 	}
-	m := &d.machines
 	if m.byID[id] == nil {
 		m.byID[id] = &sameID{}
 	}
@@ -303,68 +303,67 @@ func (d *Draft) link(id, name string, side func(*sameID) *[]string) {
 	if at, found := slices.BinarySearch(*names, name); !found {
 		*names = slices.Insert(*names, at, name)
 	}
-	d.refreshID(id)
+	m.refreshID(id)
 }
 
 // relink enters an object that has changed, perhaps its provider ID too, and remakes the rows concerned.
-func (d *Draft) relink(was, id, name string, side func(*sameID) *[]string) {
+func (m *machines) relink(was, id, name string, side func(*sameID) *[]string) {
 	if was != id {
-		d.unlink(was, name, side)
+		m.unlink(was, name, side)
 	}
-	d.link(id, name, side)
+	m.link(id, name, side)
 }
 
 // unlink undoes link. The object itself may be gone already, or be about to appear under another ID.
-func (d *Draft) unlink(id, name string, side func(*sameID) *[]string) {
+func (m *machines) unlink(id, name string, side func(*sameID) *[]string) {
 	if id == "" {
 		return
 	}
-	same := d.machines.byID[id]
+	same := m.byID[id]
 	names := side(same)
 	*names = slices.DeleteFunc(*names, func(s string) bool { return s == name })
 	if len(same.nodes)+len(same.claims) == 0 {
-		delete(d.machines.byID, id)
-		d.byProvider.delete(id)
+		delete(m.byID, id)
+		m.rows.byProvider.delete(id)
 		return
 	}
-	d.refreshID(id)
+	m.refreshID(id)
 }
 
-func (d *Draft) refreshNode(name string) {
-	n := d.machines.nodes[name]
+func (m *machines) refreshNode(name string) {
+	n := m.nodes[name]
 	switch {
 	case n == nil:
 	case n.Spec.ProviderID != "":
-		d.refreshID(n.Spec.ProviderID)
+		m.refreshID(n.Spec.ProviderID)
 	default:
-		d.putRow(n, nil)
+		m.putRow(n, nil)
 	}
 }
 
-func (d *Draft) refreshClaim(name string) {
-	c := d.machines.claims[name]
+func (m *machines) refreshClaim(name string) {
+	c := m.claims[name]
 	switch {
 	case c == nil:
 	case c.Status.ProviderID != "":
-		d.refreshID(c.Status.ProviderID)
+		m.refreshID(c.Status.ProviderID)
 	default:
-		d.putRow(nil, c)
+		m.putRow(nil, c)
 	}
 }
 
-func (d *Draft) refreshAlone(name string, side func(*sameID) *[]string) {
+func (m *machines) refreshAlone(name string, side func(*sameID) *[]string) {
 	var s sameID
 	if side(&s) == &s.nodes {
-		d.refreshNode(name)
+		m.refreshNode(name)
 	} else {
-		d.refreshClaim(name)
+		m.refreshClaim(name)
 	}
 }
 
 // refreshID remakes the rows of all objects with one provider ID. The first Node belongs to the first claim; should there
 // be more of either, which is a mistake that others report, each is a row of its own.
-func (d *Draft) refreshID(id string) {
-	m := &d.machines
+func (m *machines) refreshID(id string) {
 	same := m.byID[id]
 	for i := range max(len(same.nodes), len(same.claims)) {
 		var n *corev1.Node
@@ -377,10 +376,10 @@ func (d *Draft) refreshID(id string) {
 		}
 		switch {
 		case i == 0 || n == nil || c == nil:
-			d.putRow(n, c)
+			m.putRow(n, c)
 		default:
-			d.putRow(n, nil)
-			d.putRow(nil, c)
+			m.putRow(n, nil)
+			m.putRow(nil, c)
 		}
 	}
 	first := rowKey{claim: true}
@@ -389,14 +388,13 @@ func (d *Draft) refreshID(id string) {
 	} else {
 		first.name = same.claims[0]
 	}
-	if r, ok := d.byProvider.get(id); !ok || r.row != first || !slices.Equal(r.nodes, same.nodes) {
-		d.byProvider.put(providerRow{id, first, slices.Clone(same.nodes)})
+	if r, ok := m.rows.byProvider.get(id); !ok || r.row != first || !slices.Equal(r.nodes, same.nodes) {
+		m.rows.byProvider.put(providerRow{id, first, slices.Clone(same.nodes)})
 	}
 }
 
 // putRow makes the row of a Node, a claim, or both.
-func (d *Draft) putRow(n *corev1.Node, c *v1.NodeClaim) {
-	m := &d.machines
+func (m *machines) putRow(n *corev1.Node, c *v1.NodeClaim) {
 	row := &Node{Node: n, Claim: c}
 	names := make([]string, 0, 2)
 	if n != nil {
@@ -416,28 +414,28 @@ func (d *Draft) putRow(n *corev1.Node, c *v1.NodeClaim) {
 		_, marked := m.removal[name]
 		row.MarkedForRemoval = row.MarkedForRemoval || marked
 	}
-	d.putNodeRow(row)
+	m.putNodeRow(row)
 	if c != nil {
 		if n != nil {
-			d.dropRow(rowKey{c.Name, true})
+			m.dropRow(rowKey{c.Name, true})
 		}
-		if r, ok := d.byClaim.get(c.Name); !ok || r.row != row.key() {
-			d.byClaim.put(claimRow{c.Name, row.key()})
+		if r, ok := m.rows.byClaim.get(c.Name); !ok || r.row != row.key() {
+			m.rows.byClaim.put(claimRow{c.Name, row.key()})
 		}
 	}
 }
 
 // putNodeRow is the only way for a row into the table, and dropRow the only one out of it.
-func (d *Draft) putNodeRow(row *Node) {
-	if old, replaced := d.nodes.put(row); replaced {
-		d.machineSum -= old.sum()
+func (m *machines) putNodeRow(row *Node) {
+	if old, replaced := m.rows.nodes.put(row); replaced {
+		m.rows.machineSum -= old.sum()
 	}
-	d.machineSum += row.sum()
+	m.rows.machineSum += row.sum()
 }
 
-func (d *Draft) dropRow(key rowKey) {
-	if old, ok := d.nodes.delete(key); ok {
-		d.machineSum -= old.sum()
+func (m *machines) dropRow(key rowKey) {
+	if old, ok := m.rows.nodes.delete(key); ok {
+		m.rows.machineSum -= old.sum()
 	}
 }
 
@@ -453,16 +451,16 @@ func incomplete(n *corev1.Node) bool {
 }
 
 // setBound replaces the pods of a node.
-func (d *Draft) setBound(node string, pods []*Pod) {
+func (m *machines) setBound(node string, pods []*Pod) {
 	if len(pods) == 0 {
-		delete(d.machines.bound, node)
+		delete(m.bound, node)
 	} else {
-		d.machines.bound[node] = pods
+		m.bound[node] = pods
 	}
 	key := rowKey{name: node}
-	if old, ok := d.nodes.get(key); ok {
+	if old, ok := m.rows.nodes.get(key); ok {
 		row := *old
-		row.Pods, row.Visits = pods, d.machines.visits[node]
-		d.putNodeRow(&row)
+		row.Pods, row.Visits = pods, m.visits[node]
+		m.putNodeRow(&row)
 	}
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -63,15 +62,17 @@ func (d *Draft) newPod(pod *corev1.Pod) *Pod {
 		Class:        class,
 		Labels:       d.intern.Labels(pod.Labels),
 		NodeName:     d.nodeName(pod.Spec.NodeName),
-		Created:      pod.CreationTimestamp.Time,
+		PodTimes:     PodTimes{Created: pod.CreationTimestamp.Time},
 		Phase:        pod.Status.Phase,
 		Owner:        d.owner(pod),
 		DoNotDisrupt: pod.Annotations[v1.DoNotDisruptAnnotationKey],
-		DaemonSet:    podclass.OwnedBy(pod, "DaemonSet"),
-		StatefulSet:  podclass.OwnedBy(pod, "StatefulSet"),
-		Mirror:       isMirror(pod),
-		Unjudged:     len(pod.Spec.SchedulingGates) == 0,
-		Version:      VersionOf(pod),
+		PodFlags: PodFlags{
+			DaemonSet:   podclass.OwnedBy(pod, "DaemonSet"),
+			StatefulSet: podclass.OwnedBy(pod, "StatefulSet"),
+			Mirror:      isMirror(pod),
+			Unjudged:    len(pod.Spec.SchedulingGates) == 0,
+		},
+		Version: VersionOf(pod),
 	}
 	if row.DoNotDisrupt == "" && pod.Annotations[v1.DoNotEvictAnnotationKey] == "true" {
 		row.DoNotDisrupt, row.DoNotEvict = "true", true
@@ -79,9 +80,10 @@ func (d *Draft) newPod(pod *corev1.Pod) *Pod {
 	if pod.Spec.Priority != nil {
 		row.Priority = *pod.Spec.Priority
 	}
-	if cost, err := strconv.ParseFloat(pod.Annotations[corev1.PodDeletionCost], 64); err == nil && !math.IsNaN(cost) {
-		row.DeletionCost = cost
+	for i := range pod.Status.ContainerStatuses {
+		row.Restarts += pod.Status.ContainerStatuses[i].RestartCount
 	}
+	row.DisruptionCost, row.DeletionCost = costs(pod.Annotations)
 	if pod.Status.StartTime != nil {
 		row.Started = pod.Status.StartTime.Time
 	}
@@ -90,6 +92,24 @@ func (d *Draft) newPod(pod *corev1.Pod) *Pod {
 	row.setJudged(pod)
 	row.setNomination(pod)
 	return row
+}
+
+// costs reads the annotations about the cost of a pod's removal. disruption is Karpenter's where it holds a number, or else that of
+// Kubernetes, unless Karpenter wrote it: that value depends on the node, not on the pod.
+func costs(annotations map[string]string) (disruption float64, deletion DeletionCost) {
+	text, set := annotations[corev1.PodDeletionCost]
+	value, err := strconv.ParseInt(text, 10, 32)
+	deletion = DeletionCost{Set: set, Ours: set && text == annotations[v1.PodDeletionCostAnnotationKey]}
+	if err == nil {
+		deletion.Value = int32(value)
+	}
+	if own, err := strconv.ParseInt(annotations[v1.DisruptionCostAnnotationKey], 10, 32); err == nil {
+		return float64(own), deletion
+	}
+	if deletion.Ours {
+		return 0, deletion
+	}
+	return float64(deletion.Value), deletion
 }
 
 // VersionOf returns the resource version of an object as the number that it is, later ones being greater, or 0.
@@ -233,7 +253,7 @@ func (d *Draft) swap(row *Pod) {
 	if at, found := slices.BinarySearchFunc(pods, row.PodKey, comparePodKey); found {
 		pods[at] = row
 	}
-	d.setBound(row.NodeName, pods)
+	d.machines.setBound(row.NodeName, pods)
 	if repels(row) {
 		d.repelling.put(row)
 	}
@@ -260,7 +280,7 @@ func (d *Draft) enter(row *Pod) {
 	pods := d.machines.bound[row.NodeName]
 	at, _ := slices.BinarySearchFunc(pods, row.PodKey, comparePodKey)
 	grown := make([]*Pod, 0, len(pods)+1)
-	d.setBound(row.NodeName, append(append(append(grown, pods[:at]...), row), pods[at:]...))
+	d.machines.setBound(row.NodeName, append(append(append(grown, pods[:at]...), row), pods[at:]...))
 	d.count(row, 1)
 	if repels(row) {
 		d.repelling.put(row)
@@ -282,7 +302,7 @@ func (d *Draft) leave(row *Pod) {
 	pods := d.machines.bound[row.NodeName]
 	if at, found := slices.BinarySearchFunc(pods, row.PodKey, comparePodKey); found {
 		shrunk := make([]*Pod, 0, len(pods)-1)
-		d.setBound(row.NodeName, append(append(shrunk, pods[:at]...), pods[at+1:]...))
+		d.machines.setBound(row.NodeName, append(append(shrunk, pods[:at]...), pods[at+1:]...))
 	}
 	d.count(row, -1)
 	if repels(row) {

@@ -31,27 +31,45 @@ func (k PodKey) Compare(other PodKey) int {
 // A Pod is what decisions need of one pod.
 type Pod struct {
 	PodKey
-	UID           types.UID
-	Class         *podclass.Class
-	Labels        *podclass.Labels
-	NodeName      string // "" until bound
-	Priority      int32
-	Created       time.Time
-	Deleted       time.Time     // deletion timestamp, zero while it is not terminating
-	Grace         time.Duration // deletion grace period of a terminating pod, else that of its spec
-	Scheduled     time.Time     // transition time of PodScheduled=True, zero if unbound
-	Judged        time.Time     // when its scheduler last said that it finds no place for it, zero if it has not or has found one
-	ReadySince    time.Time     // transition time of Ready=True, zero while it is not ready
-	Started       time.Time     // status.startTime
-	Phase         corev1.PodPhase
-	Owner         *Owner  // the controlling owner, interned, nil for bare pods
-	DoNotDisrupt  string  // raw value of karpenter.sh/do-not-disrupt, "" if absent; "true" for a pod with the older annotation
-	DeletionCost  float64 // controller.kubernetes.io/pod-deletion-cost
-	NominatedNode string  // status.nominatedNodeName, if it was not written by us
-	OurHint       string  // status.nominatedNodeName, if we wrote it
-	Version       uint64  // of the object, as the API server counts; 0 where it does not count
-	Spare         *Spare  // set where the row stands for a pod that a buffer keeps room for
+	PodTimes
+	PodFlags
+	UID            types.UID
+	Class          *podclass.Class
+	Labels         *podclass.Labels
+	NodeName       string // "" until bound
+	Priority       int32
+	Restarts       int32 // of its containers
+	Phase          corev1.PodPhase
+	Owner          *Owner  // the controlling owner, interned, nil for bare pods
+	DoNotDisrupt   string  // raw value of karpenter.sh/do-not-disrupt, "" if absent; "true" for a pod with the older annotation
+	DisruptionCost float64 // karpenter.sh/disruption-cost, or else controller.kubernetes.io/pod-deletion-cost of the user
+	DeletionCost   DeletionCost
+	NominatedNode  string // status.nominatedNodeName, if it was not written by us
+	OurHint        string // status.nominatedNodeName, if we wrote it
+	Version        uint64 // of the object, as the API server counts; 0 where it does not count
+	Spare          *Spare // set where the row stands for a pod that a buffer keeps room for
+}
 
+// PodTimes are the moments of a pod's life; zero means not yet.
+type PodTimes struct {
+	Created    time.Time
+	Scheduled  time.Time     // transition time of PodScheduled=True
+	Judged     time.Time     // when its scheduler last said that it finds no place for it; zero again once it has found one
+	Started    time.Time     // status.startTime
+	ReadySince time.Time     // transition time of Ready=True, zero while it is not ready
+	Deleted    time.Time     // deletion timestamp, zero while it is not terminating
+	Grace      time.Duration // deletion grace period of a terminating pod, else that of its spec
+}
+
+// DeletionCost is the annotation controller.kubernetes.io/pod-deletion-cost of a pod.
+type DeletionCost struct {
+	Set   bool  // the pod has the annotation
+	Ours  bool  // Karpenter wrote the value
+	Value int32 // 0 where the text is no number
+}
+
+// PodFlags are the conditions of a pod, and the kinds of owner that decide how it is drained.
+type PodFlags struct {
 	Unschedulable bool // PodScheduled has reason Unschedulable
 	Unjudged      bool // kube-scheduler has said nothing about it yet, and nothing keeps it from looking
 	Ready         bool

@@ -7,72 +7,74 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/kit/dedup"
 )
 
 // slimNode returns a Node without what no decision reads, that shares with other Nodes, and with its last version, what it says like
 // them. The object that came is not changed.
-func (d *Draft) slimNode(old, n *corev1.Node) *corev1.Node {
+func slimNode(share *dedup.Table, old, n *corev1.Node) *corev1.Node {
 	if old == nil {
 		old = &corev1.Node{}
 	}
-	out := &corev1.Node{ObjectMeta: d.slimMeta(&old.ObjectMeta, &n.ObjectMeta)}
-	out.Spec = corev1.NodeSpec{ProviderID: n.Spec.ProviderID, Unschedulable: n.Spec.Unschedulable, Taints: d.slimTaints(n.Spec.Taints)}
+	out := &corev1.Node{ObjectMeta: slimMeta(share, &old.ObjectMeta, &n.ObjectMeta)}
+	out.Spec = corev1.NodeSpec{ProviderID: n.Spec.ProviderID, Unschedulable: n.Spec.Unschedulable, Taints: slimTaints(share, n.Spec.Taints)}
 	out.Status = corev1.NodeStatus{
-		Capacity: d.share.Amounts(n.Status.Capacity), Allocatable: d.share.Amounts(n.Status.Allocatable),
+		Capacity: share.Amounts(n.Status.Capacity), Allocatable: share.Amounts(n.Status.Allocatable),
 		Phase: n.Status.Phase, Conditions: slices.Clone(n.Status.Conditions),
+		NodeInfo: corev1.NodeSystemInfo{BootID: share.String(n.Status.NodeInfo.BootID)},
 	}
 	for i := range out.Status.Conditions {
 		c := &out.Status.Conditions[i]
-		c.Type, c.Status = corev1.NodeConditionType(d.share.String(string(c.Type))),
-			corev1.ConditionStatus(d.share.String(string(c.Status)))
-		c.Reason, c.Message = d.share.String(c.Reason), d.share.String(c.Message)
+		c.Type, c.Status = corev1.NodeConditionType(share.String(string(c.Type))),
+			corev1.ConditionStatus(share.String(string(c.Status)))
+		c.Reason, c.Message = share.String(c.Reason), share.String(c.Message)
 	}
 	return out
 }
 
 // slimClaim is slimNode for a claim, of which everything is read.
-func (d *Draft) slimClaim(old, c *v1.NodeClaim) *v1.NodeClaim {
+func slimClaim(share *dedup.Table, old, c *v1.NodeClaim) *v1.NodeClaim {
 	if old == nil {
 		old = &v1.NodeClaim{}
 	}
 	out := *c
-	out.ObjectMeta = d.slimMeta(&old.ObjectMeta, &c.ObjectMeta)
-	out.Spec.Taints, out.Spec.StartupTaints = d.slimTaints(c.Spec.Taints), d.slimTaints(c.Spec.StartupTaints)
+	out.ObjectMeta = slimMeta(share, &old.ObjectMeta, &c.ObjectMeta)
+	out.Spec.Taints, out.Spec.StartupTaints = slimTaints(share, c.Spec.Taints), slimTaints(share, c.Spec.StartupTaints)
 	out.Spec.Requirements = slices.Clone(c.Spec.Requirements)
 	for i := range out.Spec.Requirements {
 		r := &out.Spec.Requirements[i]
-		r.Key, r.Operator, r.Values = d.share.String(r.Key),
-			corev1.NodeSelectorOperator(d.share.String(string(r.Operator))), d.share.Strings(r.Values)
+		r.Key, r.Operator, r.Values = share.String(r.Key),
+			corev1.NodeSelectorOperator(share.String(string(r.Operator))), share.Strings(r.Values)
 	}
 	if ref := c.Spec.NodeClassRef; ref != nil {
-		out.Spec.NodeClassRef = &v1.NodeClassReference{Group: d.share.String(ref.Group),
-			Kind: d.share.String(ref.Kind), Name: d.share.String(ref.Name)}
+		out.Spec.NodeClassRef = &v1.NodeClassReference{Group: share.String(ref.Group),
+			Kind: share.String(ref.Kind), Name: share.String(ref.Name)}
 	}
-	out.Spec.Resources.Requests = d.share.Amounts(c.Spec.Resources.Requests)
-	out.Status.Capacity, out.Status.Allocatable = d.share.Amounts(c.Status.Capacity), d.share.Amounts(c.Status.Allocatable)
-	out.Status.ImageID = d.share.String(c.Status.ImageID)
-	out.Status.Conditions = d.share.Conditions(c.Status.Conditions)
+	out.Spec.Resources.Requests = share.Amounts(c.Spec.Resources.Requests)
+	out.Status.Capacity, out.Status.Allocatable = share.Amounts(c.Status.Capacity), share.Amounts(c.Status.Allocatable)
+	out.Status.ImageID = share.String(c.Status.ImageID)
+	out.Status.Conditions = share.Conditions(c.Status.Conditions)
 	return &out
 }
 
-func (d *Draft) slimMeta(old, m *metav1.ObjectMeta) metav1.ObjectMeta {
+func slimMeta(share *dedup.Table, old, m *metav1.ObjectMeta) metav1.ObjectMeta {
 	out := *m
 	out.ManagedFields = nil
-	out.Labels, out.Annotations = d.share.Map(old.Labels, m.Labels), d.share.Map(old.Annotations, m.Annotations)
-	out.Finalizers = d.share.Strings(m.Finalizers)
+	out.Labels, out.Annotations = share.Map(old.Labels, m.Labels), share.Map(old.Annotations, m.Annotations)
+	out.Finalizers = share.Strings(m.Finalizers)
 	out.OwnerReferences = slices.Clone(m.OwnerReferences)
 	for i := range out.OwnerReferences {
 		o := &out.OwnerReferences[i]
-		o.APIVersion, o.Kind, o.Name = d.share.String(o.APIVersion), d.share.String(o.Kind), d.share.String(o.Name)
+		o.APIVersion, o.Kind, o.Name = share.String(o.APIVersion), share.String(o.Kind), share.String(o.Name)
 	}
 	return out
 }
 
-func (d *Draft) slimTaints(list []corev1.Taint) []corev1.Taint {
+func slimTaints(share *dedup.Table, list []corev1.Taint) []corev1.Taint {
 	out := slices.Clone(list)
 	for i := range out {
 		t := &out[i]
-		t.Key, t.Value, t.Effect = d.share.String(t.Key), d.share.String(t.Value), corev1.TaintEffect(d.share.String(string(t.Effect)))
+		t.Key, t.Value, t.Effect = share.String(t.Key), share.String(t.Value), corev1.TaintEffect(share.String(string(t.Effect)))
 	}
 	return out
 }

@@ -68,7 +68,7 @@ func fullNode() *corev1.Node {
 	n := &corev1.Node{ObjectMeta: fullMeta()}
 	n.Spec = corev1.NodeSpec{ProviderID: "aws:///z/NAME", PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "team", Value: "a", Effect: "NoSchedule"}}, Unschedulable: true}
 	n.Status = corev1.NodeStatus{Capacity: manyResources(), Allocatable: manyResources(), Phase: corev1.NodeRunning}
-	n.Status.NodeInfo.KubeletVersion = "v1.36.0"
+	n.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.36.0", BootID: "9f1c"}
 	n.Status.Addresses = []corev1.NodeAddress{{Type: "InternalIP", Address: "10.0.0.1"}}
 	n.Status.Images = []corev1.ContainerImage{{Names: []string{"registry.example.com/image"}}}
 	for _, kind := range []string{"MemoryPressure", "DiskPressure", "PIDPressure", "Ready"} {
@@ -89,7 +89,7 @@ func TestWhatDecisionsReadIsKept(t *testing.T) {
 	}
 	row := s.Snapshot().ClaimNode("NAME")
 	wantNode, wantClaim := cameNode, cameClaim
-	wantNode.ManagedFields, wantNode.Spec.PodCIDR, wantNode.Status.NodeInfo = nil, "", corev1.NodeSystemInfo{}
+	wantNode.ManagedFields, wantNode.Spec.PodCIDR, wantNode.Status.NodeInfo = nil, "", corev1.NodeSystemInfo{BootID: "9f1c"}
 	wantNode.Status.Addresses, wantNode.Status.Images = nil, nil
 	wantClaim.ManagedFields = nil
 	if diff := cmp.Diff(wantNode, row.Node); diff != "" {

@@ -5,9 +5,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -170,18 +167,6 @@ func (s *Snapshot) Held(key PodKey) bool {
 	return ok
 }
 
-// Overlays returns the NodeOverlays by name.
-func (s *Snapshot) Overlays() iter.Seq[*v1alpha1.NodeOverlay] { return s.overlays.all() }
-
-// Pools yields the NodePools by name.
-func (s *Snapshot) Pools() iter.Seq[*v1.NodePool] { return s.pools.all() }
-
-// Pool returns a NodePool, or nil.
-func (s *Snapshot) Pool(name string) *v1.NodePool {
-	p, _ := s.pools.get(name)
-	return p
-}
-
 // DisruptionPlans yields the DisruptionPlans by name.
 func (s *Snapshot) DisruptionPlans() iter.Seq[*v1alpha1.DisruptionPlan] {
 	return s.disruptionPlans.all()
@@ -205,58 +190,10 @@ func (s *Snapshot) NodeClass(ref *v1.NodeClassReference) *NodeClass {
 // NodeClasses yields the node classes by group, kind and name.
 func (s *Snapshot) NodeClasses() iter.Seq[*NodeClass] { return s.classes.all() }
 
-// DaemonSets yields the DaemonSets by namespace and name.
-func (s *Snapshot) DaemonSets() iter.Seq[*appsv1.DaemonSet] { return s.daemonSets.all() }
-
 // DaemonPod returns the newest live pod of a DaemonSet, or nil if it has none.
 func (s *Snapshot) DaemonPod(ds *appsv1.DaemonSet) *Pod {
 	d, _ := s.daemonPods.get(ds.UID)
 	return d.pod
-}
-
-// PDBs yields all PodDisruptionBudgets by namespace and name.
-func (s *Snapshot) PDBs() iter.Seq[*policyv1.PodDisruptionBudget] { return s.pdbs.all() }
-
-// PDBsIn yields the PodDisruptionBudgets of one namespace by name.
-func (s *Snapshot) PDBsIn(namespace string) iter.Seq[*policyv1.PodDisruptionBudget] {
-	return within(&s.pdbs, namespace)
-}
-
-// PVC returns a PersistentVolumeClaim, or nil.
-func (s *Snapshot) PVC(namespace, name string) *corev1.PersistentVolumeClaim {
-	return lookup(&s.pvcs, namespace, name)
-}
-
-// PV returns a PersistentVolume, or nil.
-func (s *Snapshot) PV(name string) *corev1.PersistentVolume { return lookup(&s.pvs, "", name) }
-
-// PVs yields the PersistentVolumes by name.
-func (s *Snapshot) PVs() iter.Seq[*corev1.PersistentVolume] { return s.pvs.all() }
-
-// StorageClass returns a StorageClass, or nil.
-func (s *Snapshot) StorageClass(name string) *storagev1.StorageClass {
-	return lookup(&s.storageClasses, "", name)
-}
-
-// Namespace returns a Namespace, or nil.
-func (s *Snapshot) Namespace(name string) *corev1.Namespace { return lookup(&s.namespaces, "", name) }
-
-// Namespaces yields the Namespaces by name.
-func (s *Snapshot) Namespaces() iter.Seq[*corev1.Namespace] { return s.namespaces.all() }
-
-// PriorityClass returns a PriorityClass, or nil.
-func (s *Snapshot) PriorityClass(name string) *schedulingv1.PriorityClass {
-	return lookup(&s.priorityClasses, "", name)
-}
-
-// Services yields the Services of one namespace by name.
-func (s *Snapshot) Services(namespace string) iter.Seq[*corev1.Service] {
-	return within(&s.services, namespace)
-}
-
-// VolumeAttachments yields the volumes that are attached to a node, by name.
-func (s *Snapshot) VolumeAttachments(node string) iter.Seq[*storagev1.VolumeAttachment] {
-	return within(&s.attachments, node)
 }
 
 // OwnerSelector returns the pod selector of a ReplicaSet, StatefulSet or ReplicationController. These are known only
@@ -268,18 +205,3 @@ func (s *Snapshot) OwnerSelector(owner types.UID) *metav1.LabelSelector {
 
 // Broken yields the objects that could not be read, by kind, namespace and name.
 func (s *Snapshot) Broken() iter.Seq[Broken] { return s.broken.all() }
-
-func lookup[V any](v *table[objectKey, V], scope, name string) V {
-	row, _ := v.get(objectKey{scope, name})
-	return row
-}
-
-func within[V any](v *table[objectKey, V], scope string) iter.Seq[V] {
-	return func(yield func(V) bool) {
-		for row := range v.from(objectKey{scope, ""}) {
-			if v.order.key(row).scope != scope || !yield(row) {
-				return
-			}
-		}
-	}
-}

@@ -4,19 +4,19 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
-
-	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
-// A Spare marks a row that stands for a pod that a CapacityBuffer keeps room for. Such a pod does not exist: it is in no table of
-// pods, no plan is noted for it, and it is not counted among the pods of users.
+// A Spare marks a row that stands for a pod that a CapacityBuffer keeps room for, or that another object announces. Such a pod does
+// not exist: it is in no table of pods, no plan is noted for it, and it is not counted among the pods of users.
 type Spare struct {
-	Buffer string // its name; the namespace is the row's
+	Buffer string // its name, or kind and name of another object, with a space; the namespace is the row's
 	At     string // the claim or the node that has room for it, "" while there is none
+	// Due is when the pod is announced for, zero for at once. A machine for it is opened so long before as machines take to get ready.
+	Due time.Time
 }
 
 // Spares are the rows of one buffer.
@@ -29,32 +29,29 @@ type Spares struct {
 
 func (s *Spares) key() objectKey { return objectKey{s.Namespace, s.Buffer} }
 
-// PutBuffer adds or replaces a CapacityBuffer.
-func (d *Draft) PutBuffer(b *autoscalingv1beta1.CapacityBuffer) { d.buffers.put(bounded.Object(b)) }
-
-// DeleteBuffer removes a CapacityBuffer and its spares.
-func (d *Draft) DeleteBuffer(namespace, name string) {
-	d.buffers.delete(objectKey{namespace, name})
-	d.DropSpares(namespace, name)
-}
-
-// PutPodTemplate adds or replaces a PodTemplate.
-func (d *Draft) PutPodTemplate(t *corev1.PodTemplate) { d.templates.put(bounded.Object(t)) }
-
-// DeletePodTemplate removes a PodTemplate.
-func (d *Draft) DeletePodTemplate(namespace, name string) {
-	d.templates.delete(objectKey{namespace, name})
+// Name names what keeps room: a CapacityBuffer, or an object of another kind.
+func (s *Spare) Name(namespace string) string {
+	kind, name, other := strings.Cut(s.Buffer, " ")
+	if !other {
+		kind, name = "CapacityBuffer", s.Buffer
+	}
+	return kind + " " + namespace + "/" + name
 }
 
 // PutSpares says which pods a buffer keeps room for. The first ones keep the places that there were.
 func (d *Draft) PutSpares(namespace, buffer string, pods []*corev1.Pod) {
+	d.AnnounceSpares(namespace, buffer, time.Time{}, pods)
+}
+
+// AnnounceSpares is PutSpares for pods that come at a time.
+func (d *Draft) AnnounceSpares(namespace, buffer string, due time.Time, pods []*corev1.Pod) {
 	old, _ := d.spares.get(objectKey{namespace, buffer})
 	next := &Spares{Namespace: namespace, Buffer: buffer}
 	for i, pod := range pods {
 		row := d.newPod(pod)
-		row.Priority, row.Spare = math.MinInt32, &Spare{Buffer: buffer}
+		row.Priority, row.Spare = math.MinInt32, &Spare{Buffer: buffer, Due: due}
 		if old != nil && i < len(old.Pods) {
-			row.Spare = old.Pods[i].Spare
+			row.Spare.At = old.Pods[i].Spare.At
 		}
 		next.Pods = append(next.Pods, row)
 	}
@@ -74,7 +71,7 @@ func (d *Draft) PlaceSpares(namespace, buffer string, at []string) {
 	for i, p := range next.Pods {
 		if p.Spare.At != at[i] {
 			moved := *p
-			moved.Spare = &Spare{Buffer: buffer, At: at[i]}
+			moved.Spare = &Spare{Buffer: buffer, At: at[i], Due: p.Spare.Due}
 			next.Pods[i] = &moved
 		}
 	}
@@ -94,15 +91,6 @@ func (d *Draft) releaseAll(rows []*Pod) {
 	}
 }
 
-// Buffers yields the CapacityBuffers by namespace and name.
-func (s *Snapshot) Buffers() iter.Seq[*autoscalingv1beta1.CapacityBuffer] { return s.buffers.all() }
-
-// PodTemplate returns a PodTemplate, or nil.
-func (s *Snapshot) PodTemplate(namespace, name string) *corev1.PodTemplate {
-	t, _ := s.templates.get(objectKey{namespace, name})
-	return t
-}
-
 // Spares yields the spares of each buffer, by namespace and name.
 func (s *Snapshot) Spares() iter.Seq[*Spares] { return s.spares.all() }
 
@@ -112,8 +100,13 @@ func (s *Snapshot) SparesOf(namespace, buffer string) *Spares {
 	return out
 }
 
-// SparesPlaced reports whether it is known of each CapacityBuffer what it rests on. Nothing may be taken for empty before.
+// SparesPlaced reports whether it is known of each CapacityBuffer and announcement what it rests on. Nothing may be taken for empty before.
 func (s *Snapshot) SparesPlaced() bool {
+	for own := range s.Spares() {
+		if !own.Placed && strings.Contains(own.Buffer, " ") {
+			return false
+		}
+	}
 	for b := range s.buffers.all() {
 		if !b.Active() {
 			continue

@@ -7,7 +7,7 @@ import (
 
 var bufferPods = telemetry.Gauge("karpenter_capacitybuffers_pods")
 
-// writeBuffers tells where the room of each buffer is.
+// writeBuffers tells where the room of each buffer, and of each object that announces pods, is.
 func (o *Observer) writeBuffers(out *telemetry.Text, snap *cluster.Snapshot) {
 	out.Begin(bufferPods)
 	for s := range snap.Spares() {

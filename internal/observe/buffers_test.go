@@ -25,14 +25,14 @@ func TestBuffers(t *testing.T) {
 		w.store.Update(func(d *cluster.Draft) {
 			d.Synced(true)
 			d.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-			d.PutBuffer(b)
+			cluster.Buffers.Put(d, b)
 			d.PutSpares("shop", "spare", pods)
 			d.PlaceSpares("shop", "spare", []string{"n", "n", ""})
 		})
 		time.Sleep(time.Minute)
 		told := b.DeepCopy()
 		condition.SetTrue(told, autoscalingv1beta1.ConditionTypeProvisioning, time.Now())
-		w.store.Update(func(d *cluster.Draft) { d.PutBuffer(told) })
+		w.store.Update(func(d *cluster.Draft) { cluster.Buffers.Put(d, told) })
 		time.Sleep(time.Minute)
 		w.check(t, []string{"karpenter_capacitybuffers_pods", "karpenter_pods_state"}, `
 			capacitybuffers_pods{name=spare namespace=shop room=coming} 0

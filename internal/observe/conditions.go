@@ -69,13 +69,13 @@ func each(snap *cluster.Snapshot) iter.Seq[*object] {
 // few yields the objects of which there are few.
 func few(snap *cluster.Snapshot) iter.Seq[*object] {
 	return func(yield func(*object) bool) {
-		for p := range snap.Pools() {
+		for p := range cluster.Pools.All(snap) {
 			o := &object{ref: telemetry.PoolRef(p), conditions: readConditions(p.Status.Conditions), version: p}
 			if !yield(o.meta(p)) {
 				return
 			}
 		}
-		for b := range snap.Buffers() {
+		for b := range cluster.Buffers.All(snap) {
 			o := &object{ref: telemetry.BufferRef(types.NamespacedName{Namespace: b.Namespace, Name: b.Name}, b.UID),
 				conditions: readConditions(b.Status.Conditions), version: b}
 			if !yield(o.meta(b)) {
@@ -290,9 +290,9 @@ func (o *Observer) changed(was, is *object, first bool) {
 			continue
 		}
 		stood := c.since.Sub(old.since).Seconds()
-		o.Metrics.ConditionTransition[is.kind()].WithLabelValues(append([]string{c.kind, old.status}, extra...)...).Observe(stood)
+		o.Metrics.ConditionTransition[is.kind()].WithLabelValues(append([]string{c.kind, old.status, c.status}, extra...)...).Observe(stood)
 		if is.old() {
-			o.Metrics.ConditionTransitionOld.WithLabelValues(c.kind, old.status, is.group(), is.ref.Kind).Observe(stood)
+			o.Metrics.ConditionTransitionOld.WithLabelValues(c.kind, old.status, c.status, is.group(), is.ref.Kind).Observe(stood)
 		}
 		o.transitioned(is, old.status, c)
 	}

@@ -41,6 +41,8 @@ type Deps struct {
 	Missing func() ([]string, time.Duration)
 	// Detailed is off where single nodes, pods, pools and conditions are not to be reported on.
 	Detailed bool
+	// OpenCost is on where nodes have series under OpenCost's names.
+	OpenCost bool
 	// Historic is on where series have the names of releases before, too.
 	Historic bool
 }
@@ -124,6 +126,10 @@ func (o *Observer) Scrape(w io.Writer) error {
 			o.writeNodes(out, snap, now)
 			o.writePools(out, snap)
 			o.writeBuffers(out, snap)
+			writeQuotas(out, snap)
+			if o.OpenCost {
+				o.writeOpenCost(out, snap)
+			}
 			o.writePods(out, snap, now)
 			writeWithoutRequests(out, snap)
 			o.writeConditions(out, snap, now)

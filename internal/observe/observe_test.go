@@ -47,7 +47,7 @@ func (w *world) Pools(ctx context.Context, snap *cluster.Snapshot) (map[string]e
 		panic("nobody asks for the instance types of pools")
 	}
 	pools := map[string]engine.Pool{}
-	for p := range snap.Pools() {
+	for p := range cluster.Pools.All(snap) {
 		pools[p.Name] = engine.Pool{Pool: p, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{{
 			Name: "m5.large",
 			Offerings: []cloud.Offering{{
@@ -134,7 +134,7 @@ func fill(d *cluster.Draft, now time.Time) {
 		v1.NodePoolLabelKey: "default", corev1.LabelTopologyZone: "z", corev1.LabelInstanceTypeStable: "m5.large",
 		v1.CapacityTypeLabelKey: "spot", v1.NodeRegisteredLabelKey: "true", v1.NodeInitializedLabelKey: "true", classKey: "default",
 	}
-	d.PutPool(&v1.NodePool{
+	cluster.Pools.Put(d, &v1.NodePool{
 		ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "pool"}, Spec: v1.NodePoolSpec{Limits: v1.Limits(list("cpu", "10"))},
 		Status: v1.NodePoolStatus{Resources: list("cpu", "2")},
 	})
@@ -230,7 +230,7 @@ func TestGauges(t *testing.T) {
 			pods_state{arch= capacity_type= instance_type= managed=false name=waits namespace=default node= nodepool= owner= phase=Pending ready=false scheduled=false zone=} 1
 			pods_state{arch= capacity_type=spot instance_type=m5.large managed=true name=agent namespace=default node=n nodepool=default owner=/apis/apps/v1/namespaces/default/daemonsets/o phase=Pending ready=false scheduled=true zone=z} 1
 			pods_state{arch= capacity_type=spot instance_type=m5.large managed=true name=web namespace=default node=n nodepool=default owner= phase=Pending ready=false scheduled=true zone=z} 1
-			pods_unbound_time_seconds{name=waits namespace=default} 10`)
+			pods_unbound_time_seconds{dynamic_resources=false name=waits namespace=default} 10`)
 	})
 }
 
@@ -265,7 +265,7 @@ func TestPausedPoolsAreTold(t *testing.T) {
 		w := newWorld(t, true)
 		w.store.Update(func(d *cluster.Draft) {
 			fill(d, time.Now())
-			d.PutNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1.PausedNamespace, Annotations: map[string]string{v1.PausedAnnotationKey: "true"}}})
+			cluster.Namespaces.Put(d, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1.PausedNamespace, Annotations: map[string]string{v1.PausedAnnotationKey: "true"}}})
 		})
 		w.check(t, []string{"karpenter_nodepools_disruption_paused"}, "nodepools_disruption_paused{nodepool=default} 1")
 	})

@@ -54,7 +54,11 @@ func (o *Observer) writeAges(out *telemetry.Text, snap *cluster.Snapshot, f podA
 		}
 		times, _ := o.Times.Get(p.UID)
 		if since := f.since(p, times); !since.IsZero() {
-			out.Gauge(now.Sub(since).Seconds(), nil, p.Name, p.Namespace)
+			labels := []string{p.Name, p.Namespace}
+			if f.binding {
+				labels = append(labels, dynamicResources(p))
+			}
+			out.Gauge(now.Sub(since).Seconds(), nil, labels...)
 		}
 	}
 }
@@ -94,6 +98,8 @@ func writeWithoutRequests(out *telemetry.Text, snap *cluster.Snapshot) {
 type podAge struct {
 	family telemetry.Family
 	since  func(*cluster.Pod, telemetry.PodTime) time.Time
+	// binding is set where pods wait to be bound: those that use devices may wait longer, so a label tells them apart.
+	binding bool
 }
 
 func (o *Observer) podAges() []podAge {
@@ -105,13 +111,15 @@ func (o *Observer) podAges() []podAge {
 	}
 	bound := func(p *cluster.Pod) bool { return p.NodeName != "" }
 	return []podAge{
-		{podUnstarted, func(p *cluster.Pod, _ telemetry.PodTime) time.Time { return unless(o.hasStarted(p), p.Created) }},
-		{podProvisioningUnstarted, func(p *cluster.Pod, t telemetry.PodTime) time.Time { return unless(o.hasStarted(p), t.Schedulable) }},
-		{podUnbound, func(p *cluster.Pod, _ telemetry.PodTime) time.Time { return unless(bound(p), p.Created) }},
-		{podProvisioningUnbound, func(p *cluster.Pod, t telemetry.PodTime) time.Time { return unless(bound(p), t.Schedulable) }},
+		{podUnstarted, func(p *cluster.Pod, _ telemetry.PodTime) time.Time { return unless(o.hasStarted(p), p.Created) }, false},
+		{podProvisioningUnstarted, func(p *cluster.Pod, t telemetry.PodTime) time.Time {
+			return unless(o.hasStarted(p), t.Schedulable)
+		}, false},
+		{podUnbound, func(p *cluster.Pod, _ telemetry.PodTime) time.Time { return unless(bound(p), p.Created) }, true},
+		{podProvisioningUnbound, func(p *cluster.Pod, t telemetry.PodTime) time.Time { return unless(bound(p), t.Schedulable) }, true},
 		{podUndecided, func(p *cluster.Pod, t telemetry.PodTime) time.Time {
 			return unless(bound(p) || !t.Decided.IsZero(), t.Seen)
-		}},
+		}, false},
 	}
 }
 
@@ -171,7 +179,8 @@ func (o *Observer) pods(last, snap *cluster.Snapshot) {
 func (o *Observer) started(was, is *cluster.Pod) {
 	left := was == nil || was.UID != is.UID || was.Phase == corev1.PodPending
 	if o.Detailed && left && !is.Scheduled.IsZero() {
-		o.measure(is, is.Scheduled, o.Metrics.PodBound, o.Metrics.PodProvisioningBound)
+		devices := dynamicResources(is)
+		o.measure(is, is.Scheduled, o.Metrics.PodBound.WithLabelValues(devices), o.Metrics.PodProvisioningBound.WithLabelValues(devices))
 	}
 	if o.Detailed && is.Ready {
 		o.measure(is, is.ReadySince, o.Metrics.PodStartup, o.Metrics.PodProvisioningStartup)
@@ -180,6 +189,11 @@ func (o *Observer) started(was, is *cluster.Pod) {
 		delete(o.pending, is.UID)
 		o.Times.Forget(is.UID)
 	}
+}
+
+// dynamicResources says, as a label, whether a pod uses resource claims.
+func dynamicResources(p *cluster.Pod) string {
+	return strconv.FormatBool(len(p.Class.Spec.ResourceClaims) > 0)
 }
 
 // measure tells how long a pod took until some time: since it was created, and since a plan first had a place for it.

@@ -93,8 +93,8 @@ func someParts(t *testing.T) *parts {
 	store := cluster.NewStore()
 	store.Update(func(d *cluster.Draft) { d.Synced(true) })
 	settings := DefaultSettings()
-	settings.Gates.StaticCapacity, settings.Gates.NodeRepair = true, true // behind them are loops
-	settings.JournalDir, settings.RecordDir = t.TempDir(), t.TempDir()
+	settings.Gates.StaticCapacity, settings.Gates.NodeRepair, settings.LegacyNodeRepair = true, true, true // behind them are loops
+	settings.Journal.Dir, settings.RecordDir = t.TempDir(), t.TempDir()
 	return &parts{
 		store: store, clients: &clients{main: unwatched{c}, evictions: c, hints: c, version: somewhere("v1.36.0")},
 		cloud: machines, catalogs: catalog.New(machines), metrics: m, settings: settings, journal: journal.New(),
@@ -184,7 +184,7 @@ func refusing(t *testing.T) *parts {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node", Labels: going.Labels, Finalizers: going.Finalizers, DeletionTimestamp: going.DeletionTimestamp}}
 	node.Spec.ProviderID = going.Status.ProviderID
 	p.store.Update(func(d *cluster.Draft) {
-		d.PutPool(pool)
+		cluster.Pools.Put(d, pool)
 		d.PutClaim(claim)
 		d.PutClaim(going)
 		d.PutNode(node)

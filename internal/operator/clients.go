@@ -20,6 +20,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/compat/generations"
+	"karpenter.sh/karpenter/internal/explain/minor"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
@@ -122,17 +123,41 @@ func (c *clients) writeEvent(ctx context.Context, e *corev1.Event) error {
 	return c.events.Create(ctx, e)
 }
 
-// understandsHints reports whether kube-scheduler takes status.nominatedNodeName from others, as it does from 1.35 on.
-func (c *clients) understandsHints() (bool, error) {
+// kubernetes asks the API server for its version.
+func (c *clients) kubernetes() (*version.Version, error) {
 	info, err := c.version.ServerVersion()
 	if err != nil {
-		return false, fmt.Errorf("read the server's version: %w", err)
+		return nil, fmt.Errorf("read the server's version: %w", err)
 	}
-	have, err := version.ParseGeneric(info.GitVersion)
+	return minor.Parse(info.GitVersion)
+}
+
+// understandsHints reports whether kube-scheduler takes hints.
+func (c *clients) understandsHints() (bool, error) {
+	v, err := c.kubernetes()
+	return err == nil && minor.Hints().In(v), err
+}
+
+// tellVersion says in the log which Kubernetes this is, and which features that are wanted it is too old for.
+func (c *clients) tellVersion(ctx context.Context, s *Settings) {
+	v, err := c.kubernetes()
 	if err != nil {
-		return false, fmt.Errorf("read the server's version: %w", err)
+		telemetry.Log(ctx).Warn("it is not known which Kubernetes this is", "error", err)
+		return
 	}
-	return have.AtLeast(version.MajorMinor(1, 35)), nil
+	var wanted []minor.Feature
+	if s.Hints.Enabled {
+		wanted = append(wanted, minor.Hints())
+	}
+	if s.Scheduling.Devices {
+		wanted = append(wanted, minor.Devices())
+	}
+	if off := minor.Off(v, wanted...); len(off) > 0 {
+		telemetry.Log(ctx).Warn("this Kubernetes is too old for features that are on: they do nothing", "kubernetes", v.String(),
+			"features", off)
+		return
+	}
+	telemetry.Log(ctx).Info("Kubernetes found", "kubernetes", v.String())
 }
 
 // tellUnconverted says in the log that the definitions serve a version that no webhook converts: a client that reads or

@@ -31,8 +31,11 @@ var errLostLease = errors.New("lost the lease")
 // before the lease is given back, so that two replicas never act at the same time.
 func (p *parts) elected(base *rest.Config, lead func(context.Context) error) func(context.Context) error {
 	s := p.settings.LeaderElection
+	if p.host != nil {
+		return p.host.elected(p.acting(lead))
+	}
 	if s.Disabled {
-		return lead
+		return p.acting(lead)
 	}
 	return func(ctx context.Context) error {
 		lock, err := newLock(base, s)
@@ -43,13 +46,33 @@ func (p *parts) elected(base *rest.Config, lead func(context.Context) error) fun
 	}
 }
 
+// elected returns a function that runs lead once the host says that this process may act.
+func (h *Host) elected(lead func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-h.Elected:
+			return lead(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// acting returns lead, with a metric that says that this replica acts.
+func (p *parts) acting(lead func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		p.metrics.LeaderStatus.WithLabelValues(p.settings.LeaderElection.Name).Set(1)
+		return lead(ctx)
+	}
+}
+
 // elect runs lead for as long as the lock is held.
 func (p *parts) elect(ctx context.Context, lock resourcelock.Interface, lead func(context.Context) error) error {
 	s := p.settings.LeaderElection
 	lease, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	began, ended := make(chan struct{}), make(chan error, 1)
-	leaderelection.SetProvider(slowpaths{p.metrics.LeaderSlowpath})
+	leaderelection.SetProvider(slowRenewals{p.metrics.LeaderSlowpath})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, Name: s.Name, ReleaseOnCancel: true,
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
@@ -59,7 +82,7 @@ func (p *parts) elect(ctx context.Context, lock resourcelock.Interface, lead fun
 				both, stop := context.WithCancel(ctx)
 				defer stop()
 				defer context.AfterFunc(held, stop)()
-				err := lead(both)
+				err := p.acting(lead)(both)
 				if held.Err() != nil && ctx.Err() == nil {
 					err = errors.Join(err, errLostLease)
 				}
@@ -89,15 +112,16 @@ func (p *parts) elect(ctx context.Context, lock resourcelock.Interface, lead fun
 	}
 }
 
-// slowpaths counts for client-go, of which only the first provider of a process is heard.
-type slowpaths struct{ count *prometheus.CounterVec }
+// slowRenewals counts the renewals of the lease that were slow, for client-go. On and Off are empty: the gauge of the leader is set
+// where a replica begins to act. client-go keeps the first such counter of a process.
+type slowRenewals struct{ count *prometheus.CounterVec }
 
-func (s slowpaths) NewLeaderMetric() leaderelection.LeaderMetric { return s }
+func (s slowRenewals) NewLeaderMetric() leaderelection.LeaderMetric { return s }
 
-func (s slowpaths) On(string)  {}
-func (s slowpaths) Off(string) {}
+func (s slowRenewals) On(string)  {}
+func (s slowRenewals) Off(string) {}
 
-func (s slowpaths) SlowpathExercised(name string) { s.count.WithLabelValues(name).Inc() }
+func (s slowRenewals) SlowpathExercised(name string) { s.count.WithLabelValues(name).Inc() }
 
 // newLock returns the lease, reached by a client of its own, so that no load can keep it from being renewed.
 func newLock(base *rest.Config, s LeaderElectionSettings) (resourcelock.Interface, error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -32,10 +35,20 @@ type replicas struct {
 	wg      sync.WaitGroup
 	mu      sync.Mutex
 	results map[string]error
+	status  map[string]prometheus.Gauge // the metric that says that a replica acts
 }
 
 func newReplicas() *replicas {
-	return &replicas{api: fake.NewClientset(), cut: map[string]*atomic.Bool{}, results: map[string]error{}}
+	return &replicas{api: fake.NewClientset(), cut: map[string]*atomic.Bool{}, results: map[string]error{}, status: map[string]prometheus.Gauge{}}
+}
+
+// shown is what the metrics say about who acts.
+func (r *replicas) shown() string {
+	out := ""
+	for _, name := range slices.Sorted(maps.Keys(r.status)) {
+		out += fmt.Sprintf("%s=%v ", name, testutil.ToFloat64(r.status[name]))
+	}
+	return strings.TrimSpace(out)
 }
 
 // start runs one replica, whose loops take a while to end. What it returns stops it.
@@ -58,6 +71,7 @@ func (r *replicas) start(t *testing.T, name string, wind time.Duration) (stop fu
 		LockConfig: resourcelock.ResourceLockConfig{Identity: name},
 	}
 	p := &parts{settings: DefaultSettings(), metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())}
+	r.status[name] = p.metrics.LeaderStatus.WithLabelValues(p.settings.LeaderElection.Name)
 	r.wg.Go(func() {
 		err := p.elect(ctx, lock, func(ctx context.Context) error {
 			if r.acting.Add(1) > 1 {
@@ -93,6 +107,9 @@ func TestOneReplicaActs(t *testing.T) {
 		if got := r.terms.Load(); got != 1 || r.acting.Load() != 1 {
 			t.Fatalf("%d terms, %d act; want one replica that acts and one that waits", got, r.acting.Load())
 		}
+		if got := r.shown(); got != "a=1 b=0" {
+			t.Errorf("metrics say %s, want that a acts", got)
+		}
 		// A replica that is stopped hands over at once, but not before its loops have ended.
 		stopA()
 		time.Sleep(2 * time.Second)
@@ -106,6 +123,9 @@ func TestOneReplicaActs(t *testing.T) {
 		}
 		if r.terms.Load() != 2 || r.acting.Load() != 1 {
 			t.Errorf("%d terms, %d act; want the second replica to act within seconds", r.terms.Load(), r.acting.Load())
+		}
+		if got := r.shown(); got != "a=0 b=1" {
+			t.Errorf("after the handover metrics say %s, want that b acts", got)
 		}
 		stopB()
 		r.wg.Wait()
@@ -192,5 +212,53 @@ func TestTheLeaseNamesThePod(t *testing.T) {
 	}
 	if who := lock.Identity(); !strings.HasPrefix(who, "karpenter-1_") {
 		t.Errorf("the lease is held by %q", who)
+	}
+}
+
+func TestInsideOfAHostTheHostElects(t *testing.T) {
+	elected := make(chan struct{})
+	p := &parts{settings: DefaultSettings(), host: &Host{Elected: elected}, metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())}
+	status := p.metrics.LeaderStatus.WithLabelValues(p.settings.LeaderElection.Name)
+	acted := make(chan struct{})
+	run := p.elected(nil, func(context.Context) error { close(acted); return nil })
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := run(ctx); err != nil {
+		t.Errorf("error of a process that never led: %v", err)
+	}
+	select {
+	case <-acted:
+		t.Fatal("it acts although the host has not been elected")
+	default:
+	}
+	if testutil.ToFloat64(status) != 0 {
+		t.Error("the metric says that it acts before it does")
+	}
+	close(elected)
+	if err := run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	<-acted
+	if testutil.ToFloat64(status) != 1 {
+		t.Error("it acts, and the metric does not say so")
+	}
+}
+
+func TestSlowRenewalsAreCounted(t *testing.T) {
+	m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
+	slowRenewals{m.LeaderSlowpath}.NewLeaderMetric().SlowpathExercised("lease")
+	if got := testutil.ToFloat64(m.LeaderSlowpath.WithLabelValues("lease")); got != 1 {
+		t.Errorf("%v renewals counted, want one", got)
+	}
+}
+
+func TestWithoutAnElectionTheReplicaActs(t *testing.T) {
+	p := &parts{settings: DefaultSettings(), metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())}
+	p.settings.LeaderElection.Disabled = true
+	if err := p.elected(nil, func(context.Context) error { return nil })(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if testutil.ToFloat64(p.metrics.LeaderStatus.WithLabelValues(p.settings.LeaderElection.Name)) != 1 {
+		t.Error("the metric does not say that it acts")
 	}
 }

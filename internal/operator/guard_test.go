@@ -128,8 +128,8 @@ func TestVerdictsEnd(t *testing.T) {
 func TestTheMetricsPortIsGuardedIfItIsToBe(t *testing.T) {
 	for name, guard := range map[string]bool{"guarded": true, "open": false} {
 		t.Run(name, func(t *testing.T) {
-			s := Settings{MetricsAuthentication: guard, MetricsPort: freePort(t)}
-			handler := guarded(s, &clients{reviews: &reviewer{}}, metricsHandler(prometheus.NewRegistry(), scraped{}, nil, nil, false))
+			s := Settings{Serve: ServeSettings{MetricsAuthentication: guard, MetricsPort: freePort(t)}}
+			handler := guarded(s, &clients{reviews: &reviewer{}}, metricsHandler(prometheus.NewRegistry(), scraped{}, nil, nil, nil, false))
 			stop, err := serve(t.Context(), s, handler, nil, checks{}, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -141,7 +141,7 @@ func TestTheMetricsPortIsGuardedIfItIsToBe(t *testing.T) {
 			}
 			c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 			for token, want := range map[string]int{"scraper": http.StatusOK, "stranger": http.StatusForbidden, "": http.StatusUnauthorized} {
-				q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s://localhost:%d/metrics", scheme, s.MetricsPort), nil)
+				q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s://localhost:%d/metrics", scheme, s.Serve.MetricsPort), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -166,7 +166,7 @@ func TestTheMetricsPortIsGuardedIfItIsToBe(t *testing.T) {
 
 func TestListenersListenWhereTheyAreTold(t *testing.T) {
 	for host, loopback := range map[string]bool{"127.0.0.1": true, "": false} {
-		s := Settings{Host: host, HealthProbePort: freePort(t)}
+		s := Settings{Serve: ServeSettings{Host: host, HealthProbePort: freePort(t)}}
 		var at Addresses
 		stop, err := serve(t.Context(), s, http.NotFoundHandler(), nil, checks{}, func(a Addresses) { at = a })
 		if err != nil {
@@ -187,7 +187,7 @@ func TestThePageIsGuardedUnlessOnlyThisMachineReachesIt(t *testing.T) {
 		"":          {"": http.StatusUnauthorized, "stranger": http.StatusForbidden, "viewer": http.StatusOK},
 	} {
 		t.Run("at "+host, func(t *testing.T) {
-			s := Settings{UIHost: host, UIPort: freePort(t)}
+			s := Settings{Serve: ServeSettings{UIHost: host, UIPort: freePort(t)}}
 			shown := page.New(page.Deps{})
 			stop, err := serve(t.Context(), s, nil, pageHandler(s, &clients{reviews: &reviewer{}}, shown), checks{}, nil)
 			if err != nil {
@@ -201,7 +201,7 @@ func TestThePageIsGuardedUnlessOnlyThisMachineReachesIt(t *testing.T) {
 			c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 			for token, status := range want {
 				for path, status := range map[string]int{"/": http.StatusOK, page.Path: status} {
-					q, err := http.NewRequestWithContext(t.Context(), http.MethodHead, fmt.Sprintf("%s://localhost:%d%s", scheme, s.UIPort, path), nil)
+					q, err := http.NewRequestWithContext(t.Context(), http.MethodHead, fmt.Sprintf("%s://localhost:%d%s", scheme, s.Serve.UIPort, path), nil)
 					if err != nil {
 						t.Fatal(err)
 					}

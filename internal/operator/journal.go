@@ -54,7 +54,7 @@ const keepEvery = time.Second
 func (p *parts) keepJournal(ctx context.Context) error {
 	watched := p.metrics.Loop("journal", 1)
 	defer p.metrics.End(watched)
-	keeper := journal.NewKeeper(p.settings.JournalDir)
+	keeper := journal.NewKeeper(p.settings.Journal.Dir)
 	defer keeper.Close()
 	told := false
 	keep := func(context.Context) error {

@@ -18,7 +18,7 @@ func TestTheJournalIsServed(t *testing.T) {
 	for range 3 {
 		j.Add(journal.Record{Act: journal.Opened, Loop: "opener"})
 	}
-	handler := metricsHandler(prometheus.NewRegistry(), nobody{}, j, nil, false)
+	handler := metricsHandler(prometheus.NewRegistry(), nobody{}, j, nil, nil, false)
 	for path, want := range map[string][]uint64{
 		"/journal":         {1, 2, 3},
 		"/journal?after=2": {3},
@@ -45,8 +45,8 @@ func TestTheJournalIsServed(t *testing.T) {
 
 func TestTheJournalIsGuardedLikeMetrics(t *testing.T) {
 	s := DefaultSettings()
-	s.MetricsAuthentication = true
-	handler := guarded(s, &clients{reviews: &reviewer{}}, metricsHandler(prometheus.NewRegistry(), nobody{}, journal.New(), nil, false))
+	s.Serve.MetricsAuthentication = true
+	handler := guarded(s, &clients{reviews: &reviewer{}}, metricsHandler(prometheus.NewRegistry(), nobody{}, journal.New(), nil, nil, false))
 	w := httptest.NewRecorder()
 	if handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/journal", nil)); w.Code != http.StatusUnauthorized {
 		t.Errorf("code %d without a token", w.Code)
@@ -58,7 +58,7 @@ func TestTheJournalReachesTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := someParts(t)
 		read := func() int {
-			got, _, err := journal.ReadFolder(p.settings.JournalDir)
+			got, _, err := journal.ReadFolder(p.settings.Journal.Dir)
 			if err != nil {
 				t.Error(err)
 			}

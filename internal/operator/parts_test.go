@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
@@ -44,6 +46,17 @@ func TestTogether(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// quiet is a provider that does not tell what was bought.
+type quiet struct{ cloud.Provider }
+
+func (quiet) Name() string { return "quiet" }
+
+func TestAnImportNeedsAProviderThatTells(t *testing.T) {
+	if _, err := (&parts{}).importer(quiet{}); err == nil || !strings.Contains(err.Error(), "the provider quiet does not tell what was bought; leave it empty") {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -80,6 +93,13 @@ func TestAStandbyTellsNothingOfTheCloud(t *testing.T) {
 		if got := testutil.CollectAndCount(whileLeading{g, &leading}); got != want {
 			t.Errorf("%d series with leading = %v, want %d", got, now, want)
 		}
+	}
+}
+
+func TestThisProgramSaysItsVersion(t *testing.T) {
+	m := newMetrics(prometheus.NewRegistry(), Options{Version: "1.2", Commit: "abc", NodeClasses: NodeClasses{Label: "karpenter.k8s.aws/ec2nodeclass"}})
+	if got := testutil.ToFloat64(m.BuildInfo.WithLabelValues("1.2", runtime.Version(), runtime.GOARCH, "abc")); got != 1 {
+		t.Errorf("karpenter_build_info = %v", got)
 	}
 }
 
@@ -120,15 +140,16 @@ func TestCloudErrorsAreNamed(t *testing.T) {
 		"NodeClaimNotFoundError":    cloud.ErrNotFound,
 		"InsufficientCapacityError": &cloud.NoCapacityError{Err: errors.New("dry")},
 		"NodeClassNotReadyError":    &cloud.ClassNotReadyError{Err: errors.New("no")},
-		"":                          errors.New("other"),
+		"unknown":                   errors.New("other"),
 	} {
 		m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 		p := meter(failing{err: err}, m)
 		ctx := telemetry.WithController(t.Context(), "nodeclaim.lifecycle")
-		if _, got := p.Launch(ctx, nil); !errors.Is(got, err) {
+		claim := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1.NodePoolLabelKey: "web"}}}
+		if _, got := p.Launch(ctx, claim); !errors.Is(got, err) {
 			t.Errorf("error = %v, want %v", got, err)
 		}
-		if got := testutil.ToFloat64(m.CloudErrors.WithLabelValues("nodeclaim.lifecycle", "Create", "aws", want)); got != 1 {
+		if got := testutil.ToFloat64(m.CloudErrors.WithLabelValues("nodeclaim.lifecycle", "Create", "aws", want, "web")); got != 1 {
 			t.Errorf("error %v is not counted as %q", err, want)
 		}
 		if got := testutil.CollectAndCount(m.CloudCalls); got != 1 {
@@ -160,7 +181,7 @@ func TestProbes(t *testing.T) {
 func TestProfilesAreServedOnlyWhenAskedFor(t *testing.T) {
 	for profiling, want := range map[bool]int{true: http.StatusOK, false: http.StatusNotFound} {
 		w := httptest.NewRecorder()
-		metricsHandler(prometheus.NewRegistry(), nobody{}, nil, nil, profiling).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/pprof/", nil))
+		metricsHandler(prometheus.NewRegistry(), nobody{}, nil, nil, nil, profiling).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/pprof/", nil))
 		if w.Code != want {
 			t.Errorf("profiling %v: status %d, want %d", profiling, w.Code, want)
 		}

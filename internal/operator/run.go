@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"net/http"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,19 +30,27 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/follow"
 	"karpenter.sh/karpenter/internal/compat/conversion"
 	"karpenter.sh/karpenter/internal/compat/legacy"
+	"karpenter.sh/karpenter/internal/control/breaker"
 	"karpenter.sh/karpenter/internal/control/buffer"
 	"karpenter.sh/karpenter/internal/control/catalog"
 	"karpenter.sh/karpenter/internal/control/claim"
+	"karpenter.sh/karpenter/internal/control/commitment"
+	"karpenter.sh/karpenter/internal/control/definition"
+	"karpenter.sh/karpenter/internal/control/deletioncost"
 	"karpenter.sh/karpenter/internal/control/disruption"
 	"karpenter.sh/karpenter/internal/control/drain"
 	"karpenter.sh/karpenter/internal/control/gated"
 	"karpenter.sh/karpenter/internal/control/gc"
 	"karpenter.sh/karpenter/internal/control/hint"
+	"karpenter.sh/karpenter/internal/control/learn"
+	"karpenter.sh/karpenter/internal/control/ledger"
 	"karpenter.sh/karpenter/internal/control/open"
 	"karpenter.sh/karpenter/internal/control/overlay"
 	"karpenter.sh/karpenter/internal/control/pool"
 	"karpenter.sh/karpenter/internal/control/provision"
+	"karpenter.sh/karpenter/internal/control/quotas"
 	"karpenter.sh/karpenter/internal/control/repair"
+	"karpenter.sh/karpenter/internal/control/rollout"
 	"karpenter.sh/karpenter/internal/control/static"
 	"karpenter.sh/karpenter/internal/control/watch"
 	"karpenter.sh/karpenter/internal/core/disrupt"
@@ -67,6 +77,22 @@ type Options struct {
 	Version, Commit string
 	// Started, if set, receives the addresses at which metrics, probes and the page are served.
 	Started func(Addresses)
+	// Host, if set, is the program that this one runs inside of.
+	Host *Host
+}
+
+// A Host is a program that elects the leader and listens for the core that runs inside of it.
+type Host struct {
+	// Elected is closed when this process may act. The host ends the process when it may no longer.
+	Elected <-chan struct{}
+	// Serve is called once, before anything runs, with what the host is to serve. The ports of metrics and probes in Settings are not used.
+	Serve func(Served)
+}
+
+// Served is what a host serves.
+type Served struct {
+	Metrics      http.Handler // /metrics, /journal and /snapshot
+	Alive, Ready func() error
 }
 
 // NodeClasses is what a provider's own kind is called.
@@ -95,6 +121,10 @@ type Cloud struct {
 	Labels   label.Table // what the provider knows about labels
 	// Always runs on every replica, Leader only on the leader. Both block until their context ends.
 	Always, Leader []func(context.Context) error
+	// RegistrationHook, if set, is asked before a Node is registered, and Settled before a claim without a machine goes; see
+	// claim.Settings.
+	RegistrationHook func(ctx context.Context, claim *v1.NodeClaim) (pending string, again time.Duration)
+	Settled          func(ctx context.Context, claim *v1.NodeClaim) (bool, error)
 	// Gauges, if set, tells about the cloud when a scraper asks the replica that acts.
 	Gauges prometheus.Collector
 	// Ears tell when what the provider follows itself was last heard of, by name: disruption stops without it.
@@ -134,6 +164,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	clients.tellVersion(ctx, &s)
 	events := telemetry.NewEvents(clients.writeEvent, metrics)
 	store := cluster.NewStore()
 	var catalogs *catalog.Service
@@ -148,57 +179,79 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("cloud provider: %w", err)
 	}
 	metered := meter(provider.Provider, metrics)
-	feeds := watch.New(watch.API{Client: clients.main, REST: clients.raw}, store, watch.Settings{
-		NodeClasses: metered.NodeClassKinds(), OwnerSelectors: len(s.Scheduling.DefaultSpread) > 0,
-		Overlays: s.Gates.NodeOverlay, Buffers: s.Gates.CapacityBuffer, Devices: s.Scheduling.Devices,
-		Others: provider.others(),
-	})
-
+	feeds := watch.New(watch.API{Client: clients.main, REST: clients.raw}, store, s.watched(metered.NodeClassKinds(), provider))
 	catalogs = catalog.New(metered)
 	if s.Gates.NodeOverlay {
 		catalogs.WithOverlays(store, label.NewVocabulary(v1.Labels(), provider.Labels))
 	}
 	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels,
-		metrics: metrics, events: events, journal: journal.New(), verdicts: board.New(), desk: &provision.Desk{}, settings: s}
+		metrics: metrics, events: events, journal: journal.New(), verdicts: board.New(), desk: &provision.Desk{}, settings: s, host: o.Host,
+		provider: *provider}
+	if s.Gates.NodeRepair && !s.LegacyNodeRepair {
+		if err := cloud.CheckRepairPolicies(metered.RepairPolicies()); err != nil {
+			return err
+		}
+		p.repairs = lifecycle.NewRepairs(metered.RepairPolicies())
+	}
 	loops, times := p.loops()
+	if s.Scheduling.ImportCommitments != "" {
+		importer, err := p.importer(provider.Provider)
+		if err != nil {
+			return err
+		}
+		loops = append(loops, importer.Run)
+	}
 	loops = append(loops, provider.Leader...)
 
 	var leading atomic.Bool
-	observer := observe.New(observe.Deps{
-		Store: store, Metrics: metrics, Events: events, Times: times, Catalogs: catalogs, Leading: leading.Load,
-		Missing: feeds.Missing, Detailed: !s.DisableObservability, Historic: s.HistoricMetrics,
-		Kinds: telemetry.ConditionKinds(o.NodeClasses.Label), NodeLabels: wellKnown(provider.Labels),
-	})
+	observer := p.observer(times, leading.Load, feeds.Missing, o.NodeClasses.Label)
 	if provider.Gauges != nil {
 		registered.MustRegister(whileLeading{provider.Gauges, &leading})
 	}
 
 	metrics.LeaderStatus.WithLabelValues(s.LeaderElection.Name).Set(0)
+	if o.Host != nil {
+		s.Serve.MetricsPort, s.Serve.HealthProbePort = 0, 0
+	}
 	shown := page.New(page.Deps{Store: store, Catalogs: catalogs, Journal: p.journal, Verdicts: p.verdicts,
 		Metrics: metrics, Leading: leading.Load})
-	stopServers, err := serve(ctx, s, guarded(s, clients, metricsHandler(s.registry(registered), observer, p.journal,
-		p.desk, s.EnableProfiling)), pageHandler(s, clients, shown),
-		checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
+	scraped := guarded(s, clients, metricsHandler(s.registry(registered), observer, p.journal, p.desk, p.learner, s.Serve.EnableProfiling))
+	probes := checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}
+	if o.Host != nil {
+		o.Host.Serve(Served{scraped, probes.alive, probes.ready})
+	}
+	stopServers, err := serve(ctx, s, scraped, pageHandler(s, clients, shown), probes, o.Started)
 	if err != nil {
 		return err
 	}
 	defer stopServers()
 
 	always := append(p.always(), provider.Always...)
-	if s.UIPort != 0 {
+	if s.Serve.UIPort != 0 {
 		always = append(always, shown.Run)
+	}
+	past, err := p.history(shown)
+	if err != nil {
+		return err
 	}
 	older, err := p.older(ctx)
 	if err != nil {
 		return err
 	}
 	always, loops = append(always, older.always...), append(loops, older.leader...)
+	costs, err := p.ledger()
+	if err != nil {
+		return err
+	}
+	if costs != nil {
+		always, loops = append(always, costs.Watch), append(loops, costs.Run, costs.Sample)
+	}
 	lead := func(ctx context.Context) error {
 		leading.Store(true)
 		defer leading.Store(false)
-		metrics.LeaderStatus.WithLabelValues(s.LeaderElection.Name).Set(1)
 		telemetry.Log(ctx).Info("leading")
-		return together(ctx, append(loops, observer.Run)...)
+		past.restore(ctx)
+		return together(ctx, append(loops, observer.Run, past.run)...)
 	}
 	if s.DisableWarmup {
 		return together(ctx, append(always, p.elected(o.REST,
@@ -207,12 +260,43 @@ func Run(ctx context.Context, o Options) error {
 	return together(ctx, append(always, feeds.Run, p.elected(o.REST, lead))...)
 }
 
+// watched returns which kinds of the cluster are watched: those that a feature reads only where it is on.
+func (s *Settings) watched(classes []schema.GroupVersionKind, provider *Cloud) watch.Settings {
+	return watch.Settings{
+		NodeClasses: classes, OwnerSelectors: len(s.Scheduling.DefaultSpread) > 0,
+		Overlays: s.Gates.NodeOverlay, Commitments: s.Gates.CommitmentDiscounts, Buffers: s.Gates.CapacityBuffer,
+		Quotas: s.Gates.CapacityQuota, Rollouts: s.Gates.RolloutPolicies, Announcing: s.Scheduling.Foresight, Devices: s.Scheduling.Devices,
+		Others: provider.others(),
+	}
+}
+
 // registry returns the metrics of r: also under historic names where that is wanted.
 func (s *Settings) registry(r *prometheus.Registry) registry {
 	if s.HistoricMetrics {
 		return telemetry.WithHistoric{Registry: r}
 	}
 	return r
+}
+
+// observer returns what counts the cluster's state whenever the metrics are read.
+func (p *parts) observer(times *telemetry.PodTimes, leading func() bool, missing func() ([]string, time.Duration),
+	classLabel string) *observe.Observer {
+	return observe.New(observe.Deps{
+		Store: p.store, Metrics: p.metrics, Events: p.events, Times: times, Catalogs: p.catalogs, Leading: leading,
+		Missing: missing, Detailed: !p.settings.DisableObservability, Historic: p.settings.HistoricMetrics,
+		OpenCost: p.settings.Journal.Ledger.OpenCost,
+		Kinds:    telemetry.ConditionKinds(classLabel), NodeLabels: wellKnown(p.labels),
+	})
+}
+
+// importer makes what keeps CommitmentDiscounts of what the account has bought.
+func (p *parts) importer(provider cloud.Provider) (*commitment.Importer, error) {
+	source, ok := provider.(cloud.CommitmentSource)
+	if !ok {
+		return nil, fmt.Errorf("import-commitments: the provider %s does not tell what was bought; leave it empty, and write "+
+			"CommitmentDiscounts by hand", provider.Name())
+	}
+	return commitment.NewImporter(p.store, p.clients.main, source, p.settings.Scheduling.ImportCommitments, p.metrics)
 }
 
 // parts is what loops are made of.
@@ -228,18 +312,37 @@ type parts struct {
 	verdicts *board.Board
 	desk     *provision.Desk
 	settings Settings
+	host     *Host
+	repairs  *lifecycle.Repairs // nil where broken nodes are not repaired, or as before 1.15
+	learner  *learn.Learner     // nil where no room is kept for anything
+	provider Cloud
 }
 
 // always makes what runs on every replica.
 func (p *parts) always() []func(context.Context) error {
 	run := []func(context.Context) error{p.events.Run, p.watchHeap}
-	if p.settings.JournalDir != "" {
+	if p.settings.Journal.Dir != "" {
 		run = append(run, p.keepJournal)
 	}
 	if p.settings.RecordDir != "" {
 		run = append(run, p.record)
 	}
 	return run
+}
+
+// ledger returns what notes the cost of machines, nil if that is off.
+func (p *parts) ledger() (*ledger.Ledger, error) {
+	s := p.settings.Journal.Ledger
+	if s.ConfigMaps == "" {
+		return nil, nil
+	}
+	namespace, err := leaseNamespace(p.settings.LeaderElection)
+	if err != nil {
+		return nil, err
+	}
+	return ledger.New(ledger.Deps{Store: p.store, Client: p.clients.main, Catalogs: p.catalogs, Metrics: p.metrics,
+		Engine: engine.New(p.labels)}, ledger.Settings{ConfigMaps: client.ObjectKey{Namespace: namespace, Name: s.ConfigMaps},
+		Labels: s.Labels, Engine: p.settings.engine()}), nil
 }
 
 // older is what serves v1beta1 on every replica, and what rewrites on the leader what is stored in it.
@@ -257,7 +360,7 @@ func (p *parts) older(ctx context.Context) (older, error) {
 		return older{}, err
 	}
 	service, err := conversion.New(p.clients.main, conversion.Settings{
-		Leaving: s.V1Beta1 == olderDrop, Host: p.settings.Host, Port: s.Port, Namespace: namespace,
+		Leaving: s.V1Beta1 == olderDrop, Host: p.settings.Serve.Host, Port: s.Port, Namespace: namespace,
 		Service: p.settings.Service + "-conversion", URL: s.URL,
 	}, p.metrics)
 	if err != nil {
@@ -269,12 +372,14 @@ func (p *parts) older(ctx context.Context) (older, error) {
 // engine has the engine's settings in every loop.
 func (s *Settings) engine() engine.Settings {
 	out := engine.Settings{
+		AssumeRequests:      s.Scheduling.AssumeRequests,
 		IgnorePreferences:   s.Scheduling.IgnorePreferences,
 		MinValuesBestEffort: s.Scheduling.MinValuesBestEffort,
 		ReservedCapacity:    s.Gates.ReservedCapacity,
 		DefaultSpread:       s.Scheduling.DefaultSpread,
 		Band:                shape.SpotBand(s.Scheduling.SpotTypes),
 		NodePrice:           s.nodePrice(),
+		InterruptionCost:    cloud.FromDollars(s.Scheduling.InterruptionCost),
 	}
 	if s.Scheduling.Devices {
 		out.Selects = selector.Selects
@@ -312,7 +417,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	garbage := gc.New(gc.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events})
 	claimDeps := claim.Deps{
 		Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Journal: p.journal, Known: known,
-		Health: pools, Suspect: garbage.Suspect,
+		Health: pools, Suspect: garbage.Suspect, Definition: definition.New(p.clients.main),
 	}
 	life := lifecycle.Settings{}
 	if s.Hints.Enabled {
@@ -321,14 +426,15 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 			life.HoldTaint = time.Minute
 		}
 	}
-	claims := claim.New(claimDeps, claim.Settings{Settings: life, Workers: s.Workers(1000, 5000), Devices: s.Scheduling.Devices})
+	claims := claim.New(claimDeps, claim.Settings{Settings: life, Workers: s.Workers(1000, 5000), Devices: s.Scheduling.Devices,
+		RegistrationHook: p.provider.RegistrationHook, Settled: p.provider.Settled})
 	drains := drain.New(drain.Deps{
 		Store: p.store, Client: p.clients.main, Evictions: p.clients.evictions, Cloud: p.cloud, Metrics: p.metrics,
-		Events: p.events, Journal: p.journal,
+		Events: p.events, Journal: p.journal, Definition: claimDeps.Definition,
 	}, drain.Settings{Workers: s.Workers(100, 5000)})
 	disruptions := disruption.New(p.store, p.clients.main, catalogs, opener,
 		disruption.Telling{Metrics: p.metrics, Events: p.events, Journal: p.journal, Verdicts: p.verdicts, NeverReady: pools.NeverReady},
-		disruption.Settings{Labels: p.labels, Planner: p.planner(), Engine: s.engine()})
+		disruption.Settings{Labels: p.labels, Planner: p.planner(), Engine: s.engine(), Repairs: p.repairs})
 
 	loops := []func(context.Context) error{
 		provisioning.Run, claims.Run, drains.Run, disruptions.Run, pools.Run, garbage.Run,
@@ -336,6 +442,16 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}
 	if s.Hints.Enabled {
 		loops = append(loops, hints.Run)
+	}
+	if b := s.Disruption.Breaker; b.Percent > 0 {
+		loops = append(loops, breaker.New(breaker.Deps{Store: p.store, Client: p.clients.main, Metrics: p.metrics, Events: p.events},
+			breaker.Settings{Percent: b.Percent, Window: b.Window, Pause: b.Pause, Ready: breakerReady}).Run)
+	}
+	if s.Gates.PodDeletionCostManagement {
+		loops = append(loops, deletioncost.New(p.store, p.clients.main, p.metrics).Run)
+	}
+	if s.Gates.RolloutPolicies {
+		loops = append(loops, rollout.New(rollout.Deps{Store: p.store, Client: p.clients.main, Metrics: p.metrics, Events: p.events}).Run)
 	}
 	if s.Gates.StaticCapacity {
 		loops = append(loops, static.New(static.Deps{
@@ -349,14 +465,22 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	if s.Gates.NodeOverlay {
 		loops = append(loops, overlay.New(p.store, p.clients.main, catalogs, p.metrics).Run)
 	}
-	if s.Gates.CapacityBuffer {
+	if s.Gates.CommitmentDiscounts {
+		loops = append(loops, commitment.New(p.store, p.clients.main, catalogs, p.metrics).Run)
+	}
+	if s.Gates.CapacityBuffer || s.Scheduling.Foresight {
+		p.learner = learn.New(catalogs, p.metrics, p.events, s.Scheduling.LearnQuantile)
 		loops = append(loops, buffer.New(buffer.Deps{
 			Store: p.store, Client: p.clients.main, Workloads: scalable.Workloads{Client: p.clients.main},
 			Catalogs: catalogs, Opener: opener, Engine: engine.New(p.labels),
-			Metrics: p.metrics, Events: p.events,
-		}, buffer.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine()}).Run)
+			Metrics: p.metrics, Events: p.events, Learner: p.learner,
+		}, buffer.Settings{Foresight: s.Scheduling.Foresight, Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine()}).Run)
 	}
-	if s.Gates.NodeRepair {
+	if s.Gates.CapacityQuota {
+		loops = append(loops, quotas.New(quotas.Deps{Store: p.store, Client: p.clients.main, Catalogs: catalogs, Known: known,
+			Metrics: p.metrics, Events: p.events}).Run)
+	}
+	if s.Gates.NodeRepair && s.LegacyNodeRepair {
 		loops = append(loops, repair.New(repair.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud,
 			Metrics: p.metrics, Events: p.events, Journal: p.journal}).Run)
 	}
@@ -366,6 +490,8 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 func (p *parts) planner() disrupt.Settings {
 	s := disrupt.DefaultSettings()
 	s.SpotToSpot = p.settings.Gates.SpotToSpotConsolidation
+	s.Surge, s.RestartSaving = p.settings.Disruption.Surge.Enabled, p.settings.Disruption.Surge.Saving
+	s.TerminateFirstDrift, s.TerminateFirstRepair = p.settings.Gates.TerminateFirstDrift, p.settings.Gates.TerminateFirstRepair
 	return s
 }
 

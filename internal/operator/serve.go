@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/control/learn"
 	"karpenter.sh/karpenter/internal/history/journal"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 	"karpenter.sh/karpenter/internal/ui/page"
@@ -78,9 +79,9 @@ func serve(ctx context.Context, s Settings, metrics, ui http.Handler, c checks, 
 		}
 	}
 	for _, l := range []listening{
-		{s.Host, s.MetricsPort, metrics, s.MetricsAuthentication, &at.Metrics},
-		{s.Host, s.HealthProbePort, healthHandler(c), false, &at.Health},
-		{s.UIHost, s.UIPort, ui, !s.uiIsLocal(), &at.Page},
+		{s.Serve.Host, s.Serve.MetricsPort, metrics, s.Serve.MetricsAuthentication, &at.Metrics},
+		{s.Serve.Host, s.Serve.HealthProbePort, healthHandler(c), false, &at.Health},
+		{s.Serve.UIHost, s.Serve.UIPort, ui, !s.uiIsLocal(), &at.Page},
 	} {
 		if l.port == 0 {
 			continue
@@ -130,11 +131,12 @@ func newServer(h http.Handler) *http.Server {
 // A scraper writes gauges in Prometheus's text format.
 type scraper interface{ Scrape(io.Writer) error }
 
-func metricsHandler(r registry, s scraper, j *journal.Journal, asked storyteller, profiling bool) http.Handler {
+func metricsHandler(r registry, s scraper, j *journal.Journal, asked storyteller, learner *learn.Learner, profiling bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", newScrapes(r, s))
 	mux.HandleFunc("/journal", serveJournal(j))
 	mux.HandleFunc("/snapshot", serveSnapshot(asked))
+	mux.HandleFunc("/forecast", serveForecast(learner))
 	if profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -147,14 +149,14 @@ func metricsHandler(r registry, s scraper, j *journal.Journal, asked storyteller
 
 // guarded puts a guard before what is served on the metrics port, if there is to be one.
 func guarded(s Settings, c *clients, h http.Handler) http.Handler {
-	if !s.MetricsAuthentication {
+	if !s.Serve.MetricsAuthentication {
 		return h
 	}
 	return newGuard(h, c.reviews)
 }
 
 // uiIsLocal reports whether the page is reached from this machine only.
-func (s *Settings) uiIsLocal() bool { return page.Loopback(s.UIHost) }
+func (s *Settings) uiIsLocal() bool { return page.Loopback(s.Serve.UIHost) }
 
 // pageHandler serves the page: to everybody on this machine, else to whom the API server lets.
 func pageHandler(s Settings, c *clients, shown *page.Service) http.Handler {

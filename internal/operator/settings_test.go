@@ -52,7 +52,8 @@ func TestDefaults(t *testing.T) {
 		"--preference-policy PREFERENCE_POLICY":                                     "Respect",
 		"--min-values-policy MIN_VALUES_POLICY":                                     "Strict",
 		"--ignore-dra-requests IGNORE_DRA_REQUESTS":                                 "true",
-		"--feature-gates FEATURE_GATES":                                             "ReservedCapacity=true,SpotToSpotConsolidation=false,NodeRepair=false,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false",
+		"--feature-gates FEATURE_GATES":                                             "ReservedCapacity=true,SpotToSpotConsolidation=false,NodeRepair=false,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false,CommitmentDiscounts=false,CapacityQuota=false,RolloutPolicies=false,TerminateFirstDrift=false,TerminateFirstRepair=false,PodDeletionCostManagement=false",
+		"--import-commitments IMPORT_COMMITMENTS":                                   "",
 		"--scheduler-config SCHEDULER_CONFIG":                                       "",
 	} {
 		if have, ok := got[flag]; !ok || have != want {
@@ -77,7 +78,7 @@ func TestSettings(t *testing.T) {
 			ok: func(s *Settings) bool { return s.Batch.Idle == 3*time.Second },
 		},
 		"the chart's gates": {
-			env: map[string]string{"FEATURE_GATES": "ReservedCapacity=false, SpotToSpotConsolidation=true,NodeRepair=false,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false"},
+			env: map[string]string{"FEATURE_GATES": "ReservedCapacity=false, SpotToSpotConsolidation=true,NodeRepair=false,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false,CommitmentDiscounts=false,CapacityQuota=false,RolloutPolicies=false,TerminateFirstDrift=false,TerminateFirstRepair=false"},
 			ok:  func(s *Settings) bool { return !s.Gates.ReservedCapacity && s.Gates.SpotToSpotConsolidation },
 		},
 		"gates that are not named keep their default, unknown ones are kept for the log": {
@@ -86,11 +87,18 @@ func TestSettings(t *testing.T) {
 				return s.Gates.ReservedCapacity && s.Gates.SpotToSpotConsolidation && slices.Equal(s.Gates.Unknown, []string{"Unheard"})
 			},
 		},
-		"a malformed gate": {args: "--feature-gates=ReservedCapacity", err: "ReservedCapacity"},
+		"repair by force with terminate-first": {args: "--legacy-node-repair --feature-gates=TerminateFirstRepair=true", err: "TerminateFirstRepair"},
+		"terminate-first for drift":            {args: "--legacy-node-repair --feature-gates=TerminateFirstDrift=true"},
+		"a malformed gate":                     {args: "--feature-gates=ReservedCapacity", err: "ReservedCapacity"},
 		"every gate has code behind it": {
-			env: map[string]string{"FEATURE_GATES": "SpotToSpotConsolidation=true,NodeRepair=true,NodeOverlay=true,StaticCapacity=true,CapacityBuffer=true"},
-			ok:  func(s *Settings) bool { return s.Gates.CapacityBuffer && s.Gates.NodeRepair },
+			env: map[string]string{"FEATURE_GATES": "SpotToSpotConsolidation=true,NodeRepair=true,NodeOverlay=true,StaticCapacity=true,CapacityBuffer=true,CommitmentDiscounts=true,TerminateFirstDrift=true,TerminateFirstRepair=true"},
+			ok: func(s *Settings) bool {
+				return s.Gates.CapacityBuffer && s.Gates.CommitmentDiscounts && s.Gates.NodeRepair && s.Gates.TerminateFirstDrift && s.Gates.TerminateFirstRepair
+			},
 		},
+		"an import":                                {args: "--import-commitments=50% --feature-gates=CommitmentDiscounts=true"},
+		"an import that nothing reads":             {env: map[string]string{"IMPORT_COMMITMENTS": "50%"}, err: "switch the feature gate CommitmentDiscounts on"},
+		"an import of more than there is":          {args: "--import-commitments=120% --feature-gates=CommitmentDiscounts=true", err: "import-commitments"},
 		"devices that are planned for":             {env: map[string]string{"IGNORE_DRA_REQUESTS": "false"}},
 		"devices that are refused":                 {env: map[string]string{"IGNORE_DRA_REQUESTS": "true"}},
 		"an unknown log level":                     {env: map[string]string{"LOG_LEVEL": "trace"}, err: "trace"},
@@ -102,12 +110,15 @@ func TestSettings(t *testing.T) {
 		"more types of spot":                       {env: map[string]string{"SPOT_TYPES": "20"}, ok: func(s *Settings) bool { return s.engine().Band.Spot == 20 }},
 		"more types of spot than fit a call":       {args: "--spot-types=51", err: "spot-types"},
 		"no price of its own for a node":           {args: "--node-price=0", ok: func(s *Settings) bool { return s.engine().NodePrice < 0 }},
+		"what an interruption costs":               {args: "--interruption-cost=0.5", ok: func(s *Settings) bool { return s.engine().InterruptionCost == 500_000_000 }},
+		"an interruption that pays":                {args: "--interruption-cost=-1", err: "interruption-cost"},
+		"interruptions cost nothing by default":    {args: "", ok: func(s *Settings) bool { return s.engine().InterruptionCost == 0 }},
 		"a dearer node":                            {args: "--node-price=0.01", ok: func(s *Settings) bool { return s.engine().NodePrice == 10_000_000 }},
 		"a node that pays":                         {args: "--node-price=-1", err: "node-price"},
 		"spot of no type":                          {args: "--spot-types=0", err: "spot-types"},
 		"a port that is none":                      {args: "--metrics-port=70000", err: "metrics-port"},
 		"two listeners on one port":                {args: "--metrics-port=8081", err: "8081"},
-		"a page":                                   {env: map[string]string{"UI_PORT": "8082"}, ok: func(s *Settings) bool { return s.UIPort == 8082 && s.uiIsLocal() }},
+		"a page":                                   {env: map[string]string{"UI_PORT": "8082"}, ok: func(s *Settings) bool { return s.Serve.UIPort == 8082 && s.uiIsLocal() }},
 		"a page for others":                        {args: "--ui-port=8082 --ui-host=0.0.0.0", ok: func(s *Settings) bool { return !s.uiIsLocal() }},
 		"a page on a port that is none":            {args: "--ui-port=-1", err: "ui-port"},
 		"a page on the port of probes":             {args: "--ui-port=8081", err: "ui-port"},
@@ -117,7 +128,7 @@ func TestSettings(t *testing.T) {
 		"no requests at all":                       {args: "--kube-client-qps=0", err: "kube-client-qps"},
 		"a number in the environment that is none": {env: map[string]string{"METRICS_PORT": "http"}, err: "METRICS_PORT"},
 		"a variable that Kubernetes makes for a Service with the name metrics": {
-			env: map[string]string{"METRICS_PORT": "tcp://10.0.0.1:80"}, ok: func(s *Settings) bool { return s.MetricsPort == 8080 },
+			env: map[string]string{"METRICS_PORT": "tcp://10.0.0.1:80"}, ok: func(s *Settings) bool { return s.Serve.MetricsPort == 8080 },
 		},
 		"a scheduler config": {
 			env: spread(zone + "  - {maxSkew: 2, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}\n"),

@@ -47,7 +47,7 @@ func TestSnapshotsAreServed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
-			metricsHandler(prometheus.NewRegistry(), nobody{}, journal.New(), tc.asked, false).ServeHTTP(w, httptest.NewRequest(tc.method, tc.path, nil))
+			metricsHandler(prometheus.NewRegistry(), nobody{}, journal.New(), tc.asked, nil, false).ServeHTTP(w, httptest.NewRequest(tc.method, tc.path, nil))
 			if w.Code != tc.code || w.Body.String() != tc.body {
 				t.Errorf("%d %q, want %d %q", w.Code, w.Body, tc.code, tc.body)
 			}
@@ -74,8 +74,8 @@ func TestOneSnapshotIsToldAtATime(t *testing.T) {
 
 func TestSnapshotsAreGuardedLikeMetrics(t *testing.T) {
 	s := DefaultSettings()
-	s.MetricsAuthentication = true
-	handler := guarded(s, &clients{reviews: &reviewer{}}, metricsHandler(prometheus.NewRegistry(), nobody{}, journal.New(), &stories{text: []byte("a story")}, false))
+	s.Serve.MetricsAuthentication = true
+	handler := guarded(s, &clients{reviews: &reviewer{}}, metricsHandler(prometheus.NewRegistry(), nobody{}, journal.New(), &stories{text: []byte("a story")}, nil, false))
 	w := httptest.NewRecorder()
 	if handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/snapshot", nil)); w.Code != http.StatusUnauthorized {
 		t.Errorf("code %d without a token", w.Code)

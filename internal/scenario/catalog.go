@@ -12,10 +12,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
@@ -64,9 +64,10 @@ func (w *World) typeOf(name string) *cloud.InstanceType {
 	return nil
 }
 
-// readShapes reads the table of instance types: a name with cpu, mem, pods, zones, spot and od (prices),
-// reserved=id:count, gpu, exotic, label=k:v|w, volumes=driver:limit,
-// device=driver:count:attribute:value|attribute|… (an attribute without a value has a value that is known only later).
+// readShapes reads the table of instance types: a name with cpu, mem, pods, disk, zones, spot and od (prices in dollars an hour), dry
+// (zones that are sold out), every (hours until a spot machine is taken back), rests (zones in which that was a short while ago),
+// reserved=id:zone:count, gpu, exotic, label=k:v|w, volumes=driver:limit, device=driver:count:attribute:value|attribute|… (an
+// attribute without a value has a value that is known only later).
 func readShapes(text string) (*cloud.Catalog, error) {
 	if strings.TrimSpace(text) == "" {
 		text = "default cpu=4 mem=4Gi pods=5 zones=a,b,c od=0.4 spot=0.2"
@@ -76,7 +77,7 @@ func readShapes(text string) (*cloud.Catalog, error) {
 		it := &cloud.InstanceType{Name: l.name, Labels: map[string][]string{}, Exotic: l.has("exotic"), Capacity: corev1.ResourceList{}}
 		for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem",
 			corev1.ResourcePods: "pods", "gpu.example/gpu": "gpu", corev1.ResourceEphemeralStorage: "disk"} {
-			q, err := resource.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110"}[key]))
+			q, err := bounded.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110"}[key]))
 			if err != nil {
 				if l.has(key) {
 					return fmt.Errorf("%s: %w", key, err)
@@ -145,6 +146,10 @@ func devicesOf(text string) (cloud.DeviceSlice, error) {
 	return out, nil
 }
 
+// reservedPrice is the price of a reservation in dollars an hour: it is paid for, and all but free.
+const reservedPrice = 0.000001
+
+// addOfferings adds an offering for each zone and each way to buy that a line names.
 func addOfferings(it *cloud.InstanceType, l *line) error {
 	add := func(zone, ct string, price float64, more map[string]string, reserved int) {
 		labels := map[string]string{corev1.LabelTopologyZone: zone, v1.CapacityTypeLabelKey: ct}
@@ -162,6 +167,9 @@ func addOfferings(it *cloud.InstanceType, l *line) error {
 				return err
 			}
 			add(zone, ct, price, nil, 0)
+			if err := addRisk(&it.Offerings[len(it.Offerings)-1], l); err != nil {
+				return err
+			}
 		}
 	}
 	for _, x := range l.all("reserved") { // id:zone:count
@@ -173,11 +181,24 @@ func addOfferings(it *cloud.InstanceType, l *line) error {
 		if err != nil {
 			return err
 		}
-		add(f[1], v1.CapacityTypeReserved, 0.000001, map[string]string{"example.com/reservation": f[0]}, n)
+		add(f[1], v1.CapacityTypeReserved, reservedPrice, map[string]string{"example.com/reservation": f[0]}, n)
 	}
 	slices.SortFunc(it.Offerings, func(a, b cloud.Offering) int {
 		return strings.Compare(a.CapacityType()+a.Zone(), b.CapacityType()+b.Zone())
 	})
+	return nil
+}
+
+// addRisk reads after how many hours spot machines are taken back (every) and in which zones that was a short while ago (rests).
+func addRisk(o *cloud.Offering, l *line) error {
+	if o.CapacityType() != v1.CapacityTypeSpot || !l.has("every") {
+		return nil
+	}
+	hours, err := strconv.ParseInt(l.get("every", ""), 10, 64)
+	if err != nil || hours < 1 {
+		return fmt.Errorf("every: %q is no number of hours", l.get("every", ""))
+	}
+	o.Hazard, o.Rests = 1e9/hours, slices.Contains(split(l.get("rests", ""), ","), o.Zone())
 	return nil
 }
 

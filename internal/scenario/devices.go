@@ -6,6 +6,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"karpenter.sh/karpenter/internal/cluster"
 )
 
 // devices writes what dynamic resource allocation is about, without the parameters that drivers get.
@@ -14,18 +15,18 @@ func (w *writer) devices() {
 		return
 	}
 	snap := w.in.Snap
-	for o := range snap.DeviceClasses() {
+	for o := range cluster.DeviceClasses.All(snap) {
 		w.device("DeviceClass", &metav1.ObjectMeta{Name: o.Name}, resourcev1.DeviceClassSpec{Selectors: o.Spec.Selectors}, nil)
 	}
-	for o := range snap.ResourceSlices() {
+	for o := range cluster.ResourceSlices.All(snap) {
 		w.device("ResourceSlice", &metav1.ObjectMeta{Name: o.Name}, o.Spec, nil)
 	}
-	for o := range snap.ResourceClaimTemplates() {
+	for o := range cluster.ClaimTemplates.All(snap) {
 		spec := *o.Spec.DeepCopy()
 		spec.Spec.Devices.Config = nil
 		w.device("ResourceClaimTemplate", &metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}, map[string]any{"spec": spec.Spec}, nil)
 	}
-	for o := range snap.ResourceClaims() {
+	for o := range cluster.ResourceClaims.All(snap) {
 		c := o.DeepCopy()
 		c.Spec.Devices.Config, c.Status.Devices = nil, nil
 		if c.Status.Allocation != nil {

@@ -16,6 +16,7 @@ func FuzzStory(f *testing.F) {
 		if s, err := Parse(story); err == nil {
 			if w, err := s.World(); err == nil && w.Enter(s, 1) == nil {
 				f.Add(Snapshot("A snapshot.", w.Input(), false))
+				f.Add(Snapshot("A snapshot.", covered(w.Input()), false))
 			}
 		}
 	}

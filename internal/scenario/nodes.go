@@ -12,13 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // readNodes reads nodes: a name with pool, cpu, mem, gpu, pods (those of its type where it says none of them),
@@ -72,7 +72,7 @@ func (w *World) sizeOf(l *line) (corev1.ResourceList, error) {
 	out := corev1.ResourceList{}
 	for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem",
 		corev1.ResourcePods: "pods", "gpu.example/gpu": "gpu"} {
-		q, err := resource.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110", "gpu": "0"}[key]))
+		q, err := bounded.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110", "gpu": "0"}[key]))
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +103,7 @@ func (w *World) claimOf(n *corev1.Node, pool string, ready bool) *v1.NodeClaim {
 	}
 	n.Labels[v1.NodePoolLabelKey] = pool
 	n.Labels[v1.NodeRegisteredLabelKey] = "true"
-	reached := []string{v1.ConditionTypeLaunched, v1.ConditionTypeRegistered}
+	reached := []string{v1.ConditionTypeRegistered}
 	if ready {
 		n.Labels[v1.NodeInitializedLabelKey] = "true"
 		reached = append(reached, v1.ConditionTypeInitialized, v1.ConditionTypeConsolidatable)
@@ -114,6 +114,7 @@ func (w *World) claimOf(n *corev1.Node, pool string, ready bool) *v1.NodeClaim {
 	c.Spec.NodeClassRef = &classRef
 	c.Status.ProviderID, c.Status.NodeName = n.Spec.ProviderID, n.Name
 	c.Status.Allocatable, c.Status.Capacity = n.Status.Allocatable, n.Status.Capacity
+	condition.SetTrue(c, v1.ConditionTypeLaunched, opened.Add(-24*time.Hour)) // before any drift that a story tells of
 	for _, kind := range reached {
 		condition.SetTrue(c, kind, opened)
 	}

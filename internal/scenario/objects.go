@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,40 +56,42 @@ func (w *World) putObject(raw map[string]any) error {
 				w.spare(p)
 			}
 		case "DaemonSet":
-			err = put(w, raw, func(o *appsv1.DaemonSet) { o.UID = types.UID(o.Name); d.PutDaemonSet(o) })
+			err = put(w, d, raw, func(d *cluster.Draft, o *appsv1.DaemonSet) { o.UID = types.UID(o.Name); cluster.DaemonSets.Put(d, o) })
 		case "PersistentVolumeClaim":
-			err = put(w, raw, d.PutPVC)
+			err = put(w, d, raw, cluster.PVCs.Put)
 		case "PersistentVolume":
-			err = put(w, raw, d.PutPV)
+			err = put(w, d, raw, cluster.PVs.Put)
 		case "StorageClass":
-			err = put(w, raw, func(o *storagev1.StorageClass) { d.PutStorageClass(o) })
+			err = put(w, d, raw, cluster.StorageClasses.Put)
 		case "ResourceClaim":
-			err = put(w, raw, d.PutResourceClaim)
+			err = put(w, d, raw, cluster.ResourceClaims.Put)
 		case "ResourceClaimTemplate":
-			err = put(w, raw, d.PutResourceClaimTemplate)
+			err = put(w, d, raw, cluster.ClaimTemplates.Put)
 		case "DeviceClass":
-			err = put(w, raw, d.PutDeviceClass)
+			err = put(w, d, raw, cluster.DeviceClasses.Put)
 		case "ResourceSlice":
-			err = put(w, raw, d.PutResourceSlice)
+			err = put(w, d, raw, cluster.ResourceSlices.Put)
 		case "CSINode":
-			err = put(w, raw, d.PutCSINode)
+			err = put(w, d, raw, (*cluster.Draft).PutCSINode)
 		case "Namespace":
-			err = put(w, raw, d.PutNamespace)
+			err = put(w, d, raw, cluster.Namespaces.Put)
+		case "CapacityQuota":
+			err = put(w, d, raw, cluster.Quotas.Put)
 		case "PodDisruptionBudget":
-			err = put(w, raw, d.PutPDB)
+			err = put(w, d, raw, cluster.PDBs.Put)
 		case "Service":
-			err = put(w, raw, d.PutService)
+			err = put(w, d, raw, cluster.Services.Put)
 		case "ReplicaSet":
-			err = put(w, raw, func(o *appsv1.ReplicaSet) { d.PutOwnerSelector(types.UID(o.Name), o.Spec.Selector) })
+			err = put(w, d, raw, func(d *cluster.Draft, o *appsv1.ReplicaSet) { d.PutOwnerSelector(types.UID(o.Name), o.Spec.Selector) })
 		case "NodePool":
-			err = put(w, raw, func(p *v1.NodePool) {
-				d.PutPool(p)
+			err = put(w, d, raw, func(d *cluster.Draft, p *v1.NodePool) {
+				cluster.Pools.Put(d, p)
 				w.Pools = append(w.Pools, engine.Pool{Pool: p, Catalog: w.catalogOf(p.Name)})
 			})
 		case "Node":
-			err = put(w, raw, func(n *corev1.Node) { d.PutNode(n); markGoing(d, n) })
+			err = put(w, d, raw, func(d *cluster.Draft, n *corev1.Node) { d.PutNode(n); markGoing(d, n) })
 		case "NodeClaim":
-			err = put(w, raw, func(c *v1.NodeClaim) { d.PutClaim(c); markGoing(d, c) })
+			err = put(w, d, raw, func(d *cluster.Draft, c *v1.NodeClaim) { d.PutClaim(c); markGoing(d, c) })
 		default:
 			err = fmt.Errorf("unknown kind %q", kind)
 		}
@@ -107,11 +108,11 @@ func markGoing(d *cluster.Draft, o metav1.Object) {
 func put[T any, P interface {
 	*T
 	runtime.Object
-}](w *World, raw map[string]any, to func(P)) error {
+}](w *World, d *cluster.Draft, raw map[string]any, to func(*cluster.Draft, P)) error {
 	o, err := decode[T](raw)
 	if err == nil {
 		w.Objects = append(w.Objects, P(o))
-		to(P(o))
+		to(d, P(o))
 	}
 	return err
 }

@@ -11,13 +11,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // readPods reads pods: a name with cpu, mem, gpu, init, sidecar and overhead (cpu:1,mem:1Gi), labels, ns, priority, on (a node),
@@ -79,7 +79,7 @@ func (w *World) readPDBs(text string) error {
 			b.Spec.UnhealthyPodEvictionPolicy = new(policyv1.AlwaysAllow)
 		}
 		w.Objects = append(w.Objects, b)
-		w.Store.Update(func(d *cluster.Draft) { d.PutPDB(b) })
+		w.Store.Update(func(d *cluster.Draft) { cluster.PDBs.Put(d, b) })
 		return nil
 	})
 }
@@ -176,7 +176,7 @@ func (w *World) podOf(l *line) (*corev1.Pod, error) {
 		if !l.has(key) {
 			continue
 		}
-		q, err := resource.ParseQuantity(l.get(key, ""))
+		q, err := bounded.ParseQuantity(l.get(key, ""))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
@@ -286,7 +286,7 @@ func addSmallPrint(p *corev1.Pod, l *line) error {
 func quantitiesOf(text string) (corev1.ResourceList, error) {
 	out := corev1.ResourceList{}
 	for k, v := range pairs(text) {
-		q, err := resource.ParseQuantity(v)
+		q, err := bounded.ParseQuantity(v)
 		if err != nil {
 			return nil, err
 		}

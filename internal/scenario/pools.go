@@ -6,13 +6,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 var classRef = v1.NodeClassReference{Group: "example.com", Kind: "Class", Name: "default"}
@@ -38,7 +38,7 @@ func (w *World) readPools(text string) error {
 		}
 		for _, x := range split(l.get("limits", ""), ",") {
 			k, v, _ := strings.Cut(x, ":")
-			q, err := resource.ParseQuantity(v)
+			q, err := bounded.ParseQuantity(v)
 			if err != nil {
 				return err
 			}
@@ -85,7 +85,7 @@ func (w *World) readPools(text string) error {
 	}
 	w.Store.Update(func(d *cluster.Draft) {
 		for _, p := range w.Pools {
-			d.PutPool(p.Pool)
+			cluster.Pools.Put(d, p.Pool)
 		}
 	})
 	return nil

@@ -56,7 +56,7 @@ func (w *World) planned(s *Scenario) string {
 // Input is the question of the present moment: the recorded one, where the story says what the engine remembered then.
 func (w *World) Input() engine.Question {
 	snap := w.Store.Snapshot()
-	in := engine.Question{Snap: snap, Pools: w.Pools, Settings: w.Settings, Now: w.Now}
+	in := engine.Question{Snap: snap, Pools: w.Pools, Settings: w.Settings, Now: w.Now, Commitments: w.Commitments}
 	if w.Memory != nil {
 		in.Pods, in.LeftOut = w.askedAbout(snap)
 		return in

@@ -9,7 +9,7 @@
 //
 // The same format serves tests, replay and bug reports, so that a surprise becomes a test by copying a file. The
 // sections are settings, shapes (a table of instance types) or types (the same in full, as JSON), pools, nodes,
-// pods, buffers, pdbs, objects (YAML), delete, memory (of an engine, as JSON), do, and want; "pods 2", "want 2" and
+// pods, buffers, pdbs, objects (YAML), delete, commitments and memory (of an engine, both as JSON), do, and want; "pods 2", "want 2" and
 // so on are of further rounds. What stands in a line of a table is said where it is read; a word that is not known
 // is an error.
 package scenario
@@ -49,7 +49,7 @@ func Parse(data []byte) (*Scenario, error) {
 			return nil, err
 		}
 		if !slices.Contains([]string{"settings", "shapes", "types", "pools", "nodes", "pods", "objects", "buffers",
-			"pdbs", "delete", "memory", "do", "want"}, name) {
+			"pdbs", "delete", "commitments", "memory", "do", "want"}, name) {
 			return nil, fmt.Errorf("unknown section %q", f.Name)
 		}
 		if do := strings.TrimSpace(string(f.Data)); name == "do" && do != plan && do != propose {

@@ -31,7 +31,7 @@ func (w *World) readSettings(text string) error {
 		case "reserved":
 			w.Settings.ReservedCapacity = value == "true"
 		case "count", "tied": // read where the answer is written
-		case "search", "terms", "cut-at", "node-price", "large", "large-gain", "grace":
+		case "search", "terms", "cut-at", "node-price", "interruption-cost", "large", "large-gain", "grace":
 			n, err := strconv.ParseInt(value, 10, 64)
 			if err != nil {
 				return err
@@ -76,6 +76,8 @@ func (w *World) setNumber(key string, n int64) {
 		set.CutAt = work.Units(n)
 	case "node-price":
 		set.NodePrice = cloud.NanoUSD(n)
+	case "interruption-cost":
+		set.InterruptionCost = cloud.NanoUSD(n)
 	case "large":
 		set.Size.Large = n
 	case "large-gain":
@@ -106,6 +108,7 @@ func (w *writer) settings() string {
 		n    int64
 	}{
 		{"search", int64(s.Search)}, {"terms", int64(s.Terms)}, {"cut-at", int64(s.CutAt)}, {"node-price", int64(s.NodePrice)},
+		{"interruption-cost", int64(s.InterruptionCost)},
 		{"large", s.Size.Large}, {"large-gain", s.Size.GainPermille},
 	} {
 		if x.n != 0 {

@@ -1,15 +1,19 @@
 package scenario
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/tariff"
 	"karpenter.sh/karpenter/internal/core/work"
 	"karpenter.sh/karpenter/internal/testing/stories"
 )
@@ -66,6 +70,52 @@ func inFull(t *testing.T, p *engine.Plan) string {
 		text += x.Pod.Namespace + "/" + x.Pod.Name + " " + fmt.Sprint(x.Reasons) + "\n"
 	}
 	return text
+}
+
+// covered returns a question with a Savings Plan for each type in its catalogues, two that are alike, and a machine for each node.
+func covered(in engine.Question) engine.Question {
+	in.Commitments = &tariff.Book{Region: "r", Machines: map[string]tariff.Line{}}
+	rates := map[string]cloud.NanoUSD{}
+	name, price := "", cloud.NanoUSD(0)
+	for i := range in.Pools {
+		for _, it := range in.Pools[i].Catalog.Types {
+			for _, o := range it.Offerings {
+				rates[it.Name], name, price = o.Price/2, it.Name, o.Price
+			}
+		}
+	}
+	for _, id := range []string{"zeta", "eta", "theta"} {
+		in.Commitments.Commitments = append(in.Commitments.Commitments, tariff.Commitment{ID: id, Kind: tariff.ComputeSavingsPlan, PerHour: 3_000_000_000, Rates: rates})
+	}
+	for n := range in.Snap.Nodes() {
+		in.Commitments.Machines[n.Name] = in.Commitments.Hour(name, nil, int64(price))
+	}
+	return in
+}
+
+func TestASnapshotCarriesCommitments(t *testing.T) {
+	used := 0
+	for seed := range uint64(40) {
+		in := covered(asked(t, stories.Of(seed)))
+		in.Settings.Search = work.Second / 100
+		plan := engine.New(zones).Plan(in)
+		if slices.ContainsFunc(plan.Bill.Used, func(u engine.Use) bool { return u.After > u.Before }) {
+			used++
+		}
+		if diff := cmp.Diff(inFull(t, plan), whole(t, asked(t, Snapshot("A snapshot.", in, false)))); diff != "" {
+			t.Fatalf("world %d: the snapshot says something else\n%s", seed, diff)
+		}
+		nameless := Snapshot("A snapshot.", in, true)
+		if again := engine.New(zones).Plan(asked(t, nameless)); again.Cost != plan.Cost || again.Bill.Adds != plan.Bill.Adds {
+			t.Errorf("world %d: without names the plan adds %d to the bill, want %d", seed, again.Bill.Adds, plan.Bill.Adds)
+		}
+		if bytes.Contains(nameless, []byte(`eta"`)) {
+			t.Errorf("world %d: the name of a commitment is in it", seed)
+		}
+	}
+	if used < 10 {
+		t.Errorf("only %d plans use a commitment", used)
+	}
 }
 
 // TestAPlanFromASnapshotIsThePlan compares all that is said of 200 random worlds, and the price where names are gone.

@@ -117,7 +117,7 @@ func (w *writer) owner(namespace string, o *cluster.Owner) string {
 }
 
 func (w *writer) volumeClaim(namespace, name string) {
-	pvc := w.in.Snap.PVC(namespace, name)
+	pvc := cluster.PVCs.Get(w.in.Snap, namespace, name)
 	if pvc == nil {
 		return
 	}
@@ -130,18 +130,18 @@ func (w *writer) volumeClaim(namespace, name string) {
 		}
 	}
 	w.put("PersistentVolumeClaim", w.name("disk", name), o)
-	if pv := w.in.Snap.PV(pvc.Spec.VolumeName); pv != nil {
+	if pv := cluster.PVs.Get(w.in.Snap, pvc.Spec.VolumeName); pv != nil {
 		w.volume(pv)
 	}
 	if pvc.Spec.StorageClassName == nil {
 		return
 	}
-	sc := w.in.Snap.StorageClass(*pvc.Spec.StorageClassName)
+	sc := cluster.StorageClasses.Get(w.in.Snap, *pvc.Spec.StorageClassName)
 	if sc != nil && !w.told[toldKey{kind: "StorageClass", name: w.name("class", sc.Name)}] {
 		c := sc.DeepCopy()
 		c.ObjectMeta, c.Parameters, c.MountOptions = metav1.ObjectMeta{}, nil, nil
 		w.put("StorageClass", w.name("class", sc.Name), c)
-		for pv := range w.in.Snap.PVs() {
+		for pv := range cluster.PVs.All(w.in.Snap) {
 			if sc.Provisioner == "kubernetes.io/no-provisioner" && pv.Spec.StorageClassName == sc.Name &&
 				pv.Status.Phase == corev1.VolumeAvailable {
 				w.volume(pv) // pods that wait may get it
@@ -215,7 +215,7 @@ func (w *writer) strays() {
 }
 
 func (w *writer) daemonSets() {
-	for set := range w.in.Snap.DaemonSets() {
+	for set := range cluster.DaemonSets.All(w.in.Snap) {
 		name := w.name("owner", set.Namespace+"/"+set.Name+"/DaemonSet")
 		spec := cutDaemon(&set.Spec.Template.Spec)
 		w.put("DaemonSet", name, map[string]any{

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/tariff"
 )
 
 // A World is a cluster in a story.
@@ -28,6 +30,8 @@ type World struct {
 	Objects  []runtime.Object // what was put into the store, as the API server would show it
 	// Memory is what the engine remembered when it was asked, nil where the story does not say it.
 	Memory *engine.Memory
+	// Commitments are what the story's plans count on, nil for none.
+	Commitments *tariff.Book
 
 	disruption disrupt.Settings
 	vacant     map[types.UID]time.Time // since when nodes have been empty, by claim
@@ -71,6 +75,12 @@ func (s *Scenario) World() (*World, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if text := s.section("commitments", 1); text != "" {
+		w.Commitments = &tariff.Book{}
+		if err := errors.Join(json.Unmarshal([]byte(text), w.Commitments), w.Commitments.Check()); err != nil {
+			return nil, fmt.Errorf("commitments: %w", err)
+		}
 	}
 	if text := s.section("memory", 1); text != "" {
 		w.Memory = &engine.Memory{}

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/tariff"
+	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
 // Write tells a question as a story that Parse reads, with every name in it replaced. What the story is about, the
@@ -27,7 +31,34 @@ func Write(story string, in engine.Question, first []string, most int) []byte {
 func Snapshot(story string, in engine.Question, anonymous bool) []byte {
 	w := &writer{redactor: newRedactor(), in: in, left: unbounded}
 	w.keep, w.width = !anonymous, 6
-	return w.write(story, nil, unbounded)
+	return append(w.write(story, nil, unbounded), w.commitments()...)
+}
+
+// commitments is the section with the commitments that plans count on, nothing where there are none. New names keep the order of ids,
+// which decides between commitments that are alike.
+func (w *writer) commitments() []byte {
+	if w.in.Commitments == nil {
+		return nil
+	}
+	book := *w.in.Commitments
+	book.Commitments, book.Machines = slices.Clone(book.Commitments), map[string]tariff.Line{}
+	byID := func(x, y tariff.Commitment) int { return strings.Compare(x.ID, y.ID) }
+	for _, c := range slices.SortedFunc(slices.Values(book.Commitments), byID) {
+		w.name("commitment", c.ID)
+	}
+	for i := range book.Commitments {
+		c := &book.Commitments[i]
+		c.ID, c.Account = w.name("commitment", c.ID), w.name("account", c.Account)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.in.Commitments.Machines)) {
+		book.Machines[w.name("node", name)] = w.in.Commitments.Machines[name]
+	}
+	text, err := json.Marshal(book)
+	if err != nil {
+		bug.Reportf("commitments are not written: %v", err) // texts and numbers
+		return nil
+	}
+	return fmt.Appendf(nil, "-- commitments --\n%s\n", text)
 }
 
 // Recollection tells a question with what an engine remembered when it was asked it: that engine's answer is the
@@ -147,14 +178,14 @@ func (w *writer) line(fields map[string]any) bool {
 }
 
 func (w *writer) namespaces() {
-	for ns := range w.in.Snap.Namespaces() {
+	for ns := range cluster.Namespaces.All(w.in.Snap) {
 		w.put("Namespace", w.name("ns", ns.Name), map[string]any{"metadata": map[string]any{"labels": ns.Labels}})
 	}
 	if len(w.in.Settings.DefaultSpread) == 0 {
 		return // Services matter for default constraints only
 	}
 	for _, p := range w.in.Pods {
-		for s := range w.in.Snap.Services(p.Namespace) {
+		for s := range cluster.Services.In(w.in.Snap, p.Namespace) {
 			w.put("Service", w.name("service", p.Namespace+"/"+s.Name), map[string]any{
 				"metadata": map[string]any{"namespace": p.Namespace}, "spec": map[string]any{"selector": s.Spec.Selector},
 			})

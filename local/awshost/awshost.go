@@ -34,6 +34,7 @@ type options struct {
 	port       int
 	kubeconfig string // of the kubelets
 	cluster    string
+	kubernetes string // minor of the cluster
 	snapshot   string
 	boot       join.Boot
 }
@@ -45,6 +46,7 @@ func Main(args []string) error {
 	flags.IntVar(&o.port, "port", 0, "port on the loopback address")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "how kubelets reach the API server")
 	flags.StringVar(&o.cluster, "cluster", "", "name of the cluster")
+	flags.StringVar(&o.kubernetes, "kubernetes", "", "minor of the cluster, such as 1.36")
 	flags.StringVar(&o.snapshot, "snapshot", "", "file in which everything is kept")
 	flags.DurationVar(&o.boot.Delay, "boot-delay", 2*time.Second, "time from a machine's start until its node joins")
 	flags.DurationVar(&o.boot.Spread, "boot-spread", time.Second, "by how much the boot delay differs at most from machine to machine")
@@ -77,7 +79,7 @@ func run(ctx context.Context, o options) error {
 		Region:  plane.Region,
 		Account: plane.Account,
 		Cluster: awsmodel.Cluster{
-			Name: o.cluster, Endpoint: rest.Host, CA: base64.StdEncoding.EncodeToString(rest.CAData), Version: "1.36",
+			Name: o.cluster, Endpoint: rest.Host, CA: base64.StdEncoding.EncodeToString(rest.CAData), Version: o.kubernetes,
 			ServiceCIDR: "10.96.0.0/16",
 		},
 		Timing:     timing,

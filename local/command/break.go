@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -22,16 +23,33 @@ import (
 // byHand is the reason of conditions that break made.
 const byHand = "BrokenByHand"
 
-// breakNode lets a simulated machine fail.
+// breakNode lets a simulated machine fail, or the simulated AWS.
 func breakNode(args []string) error {
 	flags := flag.NewFlagSet("karpenter-local break", flag.ContinueOnError)
 	condition := flags.String("condition", "", "a `condition` to break instead of Ready, as node monitoring agents set "+
 		"them, such as AcceleratedHardwareReady")
 	silent := flags.Bool("stop-kubelet", false, "stop the kubelet: the node is Unknown when its lease has run out, within a minute")
 	since := flags.Duration("for", 0, "say that it has been so for that long, for those who repair only what stays broken")
+	faults := addFaultFlags(flags)
 	node, err := oneNode(flags, args)
+	if err == nil && faults.wholeAWS() {
+		return errors.New("--sold-out, --zone-down and --slow concern AWS as a whole: name no node")
+	}
+	if faults.wholeAWS() && flags.NArg() == 0 {
+		return breakAWS(faults)
+	}
 	if err != nil {
 		return err
+	}
+	fault, err := faults.chosen()
+	if err != nil {
+		return err
+	}
+	if fault != nil {
+		if *silent || *condition != "" || *since != 0 {
+			return fmt.Errorf("--%s is no fault of the kubelet: leave out --stop-kubelet, --condition and --for", fault.flag)
+		}
+		return breakMachine(node, fault)
 	}
 	if *silent && (*condition != "" || *since != 0) {
 		return errors.New("a kubelet that was stopped says nothing, neither of a condition nor of a time")
@@ -67,7 +85,12 @@ func breakNode(args []string) error {
 
 // mendNode undoes all that was broken.
 func mendNode(args []string) error {
-	name, err := oneNode(flag.NewFlagSet("karpenter-local mend", flag.ContinueOnError), args)
+	flags := flag.NewFlagSet("karpenter-local mend", flag.ContinueOnError)
+	all := flags.Bool("aws", false, "undo what break did to AWS as a whole: sold out machines, zones that are down, slow answers")
+	name, err := oneNode(flags, args)
+	if *all && name == "" {
+		return mendAWS()
+	}
 	if err != nil {
 		return err
 	}
@@ -96,6 +119,11 @@ func mendNode(args []string) error {
 	}
 	if err := annotate(ctx, client, name, map[string]any{join.Annotation: join.AnnotationValue, join.Broken: nil}); err != nil {
 		return err
+	}
+	if id, err := instanceOf(name); err == nil {
+		if err := modelCall(http.MethodPost, "heal", map[string]any{"ids": []string{id}}, nil); err != nil {
+			return err
+		}
 	}
 	fmt.Printf("%s is mended.\n", name)
 	return nil
@@ -128,6 +156,7 @@ func bad(c corev1.NodeConditionType) (trouble, well corev1.ConditionStatus) {
 	return corev1.ConditionFalse, corev1.ConditionTrue
 }
 
+// annotate sets annotations of a node; nil removes one.
 func annotate(ctx context.Context, client kubernetes.Interface, node string, annotations map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {

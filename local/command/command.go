@@ -30,16 +30,17 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"up", "[--set key=value] [--values FILE] [--reset-values] [--empty] [--boot-delay 2s] [--boot-spread 1s] " +
-			"[--port N] [--foreground]",
+			"[--kubernetes 1.34] [--port N] [--foreground]",
 			"start the cluster; where it runs, change the chart's values", up},
 		{"down", "", "stop it and keep its state", down},
 		{"status", "", "what runs, which nodes there are, and what they cost", status},
 		{"logs", "[-f] [program]", "what a program said; all programs without a name", logs},
 		{part.Kubectl, "…", "kubectl for this cluster", kubectl},
 		{part.Helm, "…", "helm for this cluster", helm},
-		{"break", "[--condition X] [--stop-kubelet] [--for 31m] <node>",
-			"let a simulated machine fail: its node is not ready, and stays so", breakNode},
-		{"mend", "<node>", "undo what break did", mendNode},
+		{"break", "[--condition X] [--stop-kubelet] [--for 31m] [--interrupt] [--rebalance] [--retire] [--freeze] [--kill] <node>, or " +
+			"[--sold-out spot/m5.*/us-east-1a] [--zone-down us-east-1b] [--slow 2s]",
+			"let a simulated machine fail, or the simulated AWS", breakNode},
+		{"mend", "<node> or --aws", "undo what break did", mendNode},
 		{"env", "", "the environment in which kubectl and aws reach this cluster: eval \"$(karpenter-local env)\"", env},
 		{"clean", "", "stop it and forget its state", clean},
 		{"assets", "<folder>", "make a folder with etcd, kube-apiserver and kubectl for tests", assets},
@@ -86,6 +87,7 @@ type quietError struct{}
 
 func (quietError) Error() string { return "" }
 
+// exitCode prints the error of a command on one line and returns the exit code of the process.
 func exitCode(name string, err error) int {
 	var damaged *home.DamagedError
 	switch {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/local/home"
+	"karpenter.sh/karpenter/local/minor"
 	"karpenter.sh/karpenter/local/release"
 	"karpenter.sh/karpenter/local/runtime"
 	"karpenter.sh/karpenter/local/supervise"
@@ -42,13 +43,15 @@ func settingsFlags(name string) (*flag.FlagSet, *home.Settings) {
 	flags.IntVar(&s.Port, "port", 0, "port of the API server; 0 takes the last one or any that is free")
 	flags.DurationVar(&s.BootDelay, "boot-delay", 2*time.Second, "time from a machine's start until its node joins")
 	flags.DurationVar(&s.BootSpread, "boot-spread", time.Second, "by how much the boot delay differs at most from machine to machine")
+	flags.StringVar(&s.Kubernetes, "kubernetes", "",
+		"minor of the control plane, such as 1.34; empty takes the last one, at first the newest that EKS sells")
 	return flags, s
 }
 
 // settingsArgs are settings as flags.
 func settingsArgs(s home.Settings) []string {
 	return []string{fmt.Sprintf("--port=%d", s.Port), fmt.Sprintf("--boot-delay=%s", s.BootDelay),
-		fmt.Sprintf("--boot-spread=%s", s.BootSpread)}
+		fmt.Sprintf("--boot-spread=%s", s.BootSpread), "--kubernetes=" + s.Kubernetes}
 }
 
 func up(args []string) error {
@@ -76,6 +79,16 @@ func up(args []string) error {
 	if err != nil {
 		return err
 	}
+	own, err := minor.Find("")
+	if err != nil {
+		return err
+	}
+	if err := chooseMinor(dir, settings, minor.Minor(own.Version), pid != 0); err != nil {
+		return err
+	}
+	if _, err := minor.Find(settings.Kubernetes); err != nil {
+		return err
+	}
 	if pid != 0 {
 		if now {
 			return change(dir, wanted)
@@ -93,6 +106,22 @@ func up(args []string) error {
 		args = append(args, "--"+supervise.Now)
 	}
 	return detach(dir, args)
+}
+
+// chooseMinor sets the minor that the cluster runs, "" for this executable's. A cluster that runs already keeps its own.
+func chooseMinor(dir home.Dir, settings *home.Settings, own string, running bool) error {
+	last, err := dir.Read()
+	if err != nil {
+		return err
+	}
+	state := minor.State{New: last.Server == "", Minor: last.Settings.Kubernetes}
+	if settings.Kubernetes, err = minor.Choose(settings.Kubernetes, own, state); err != nil {
+		return err
+	}
+	if running && settings.Kubernetes != state.Minor {
+		return errors.New("the cluster runs already, with another Kubernetes; `karpenter-local down` stops it")
+	}
+	return nil
 }
 
 // change upgrades the release of a cluster that runs.

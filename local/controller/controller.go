@@ -36,13 +36,14 @@ func Main(args []string) error {
 	if err := setting.Read("karpenter-local controller", all, args, os.LookupEnv, os.Stderr); err != nil {
 		return err
 	}
-	core.Host = "127.0.0.1" // it is not for other machines
-	if err := listenElsewhere(os.Getenv(runtime.PortsEnv), &core.MetricsPort, &core.HealthProbePort, &core.UIPort,
+	core.Serve.Host = "127.0.0.1" // it is not for other machines
+	if err := listenElsewhere(os.Getenv(runtime.PortsEnv), &core.Serve.MetricsPort, &core.Serve.HealthProbePort, &core.Serve.UIPort,
 		&core.Older.Port); err != nil {
 		return err
 	}
 	provider.ReservedCapacity, provider.NodeOverlay, provider.SpotTypes = core.Gates.ReservedCapacity,
 		core.Gates.NodeOverlay, core.Scheduling.SpotTypes
+	provider.InterruptionCost = core.Scheduling.InterruptionCost
 	kube, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err

@@ -122,7 +122,13 @@ func fresh(t *testing.T) *cluster {
 	return c
 }
 
+// kubernetes is the minor of all clusters, "" for the default.
+var kubernetes = os.Getenv("KUBERNETES")
+
 func (c *cluster) command(args ...string) *exec.Cmd {
+	if args[0] == "up" && kubernetes != "" {
+		args = append([]string{"up", "--kubernetes", kubernetes}, args[1:]...)
+	}
 	cmd := exec.Command(c.path, args...)
 	cmd.Env = append(os.Environ(), "KARPENTER_LOCAL_DIR="+c.dir)
 	return cmd

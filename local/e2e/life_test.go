@@ -24,6 +24,16 @@ func TestASecondUpSaysThatItRuns(t *testing.T) {
 	if out := shared.do(t, "up"); !strings.Contains(out, "runs already") {
 		t.Errorf("up = %q", out)
 	}
+	other, want := "1.35", "cannot read"
+	switch kubernetes {
+	case "1.34":
+		want = "another Kubernetes"
+	case "1.35":
+		other = "1.34"
+	}
+	if said := shared.refuse(t, "up", "--kubernetes", other); !strings.Contains(said, want) {
+		t.Errorf("up with Kubernetes %s said %q, want %q", other, said, want)
+	}
 }
 
 func TestStatusShowsWhatRuns(t *testing.T) {
@@ -65,8 +75,15 @@ func TestLogs(t *testing.T) {
 
 func TestKubectlTalksToThisCluster(t *testing.T) {
 	together.enter(t)
-	if out := shared.do(t, "kubectl", "version"); strings.Count(out, "v1.36.3") != 2 {
-		t.Errorf("kubectl version = %q, want client and server of one version", out)
+	out := shared.do(t, "kubectl", "version")
+	client := regexp.MustCompile(`Client Version: (v1\.[0-9]+)\.`).FindStringSubmatch(out)
+	server := regexp.MustCompile(`Server Version: (v1\.[0-9]+)\.`).FindStringSubmatch(out)
+	want := "v" + kubernetes
+	if kubernetes == "" && client != nil {
+		want = client[1]
+	}
+	if client == nil || server == nil || server[1] != want {
+		t.Errorf("kubectl version = %q, want the server to be of Kubernetes %q, or of the client's if none was asked for", out, kubernetes)
 	}
 }
 
@@ -228,6 +245,11 @@ func TestTroubleIsSaidInOneLine(t *testing.T) {
 		port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 		if said := fresh(t).refuse(t, "up", "--port", port); !strings.Contains(said, "port "+port+" is taken") {
 			t.Errorf("said %q", said)
+		}
+	})
+	t.Run("a Kubernetes that there is not", func(t *testing.T) {
+		if said := fresh(t).refuse(t, "up", "--kubernetes", "1.30"); !strings.Contains(said, "1.34, 1.35, 1.36") {
+			t.Errorf("said %q, want those that there are", said)
 		}
 	})
 	t.Run("settings that contradict each other", func(t *testing.T) {

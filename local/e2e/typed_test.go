@@ -46,7 +46,7 @@ func section(t *testing.T, name, heading string) []string {
 // typed runs a block of commands in a shell in which kubectl, helm, karpenter and make are this cluster's, and returns what they print.
 func (c *cluster) typed(t *testing.T, block string) string {
 	t.Helper()
-	const ours = `kubectl() { karpenter-local kubectl "$@"; }; helm() { karpenter-local helm "$@"; }; make() { target=$1; shift; eval "karpenter-local $target ${1#ARGS=}"; }`
+	const ours = `kubectl() { karpenter-local kubectl "$@"; }; helm() { karpenter-local helm "$@"; }; make() { target=$1; shift; eval "karpenter-local $target $(test $target != up || echo ${KUBERNETES:+--kubernetes $KUBERNETES}) ${1#ARGS=}"; }`
 	sh := exec.Command("sh", "-e", "-c", ours+"\n"+block)
 	sh.Env = append(os.Environ(), "KARPENTER_LOCAL_DIR="+c.dir, "KUBECONFIG="+filepath.Join(c.dir, "kubeconfig"), "PATH="+filepath.Dir(c.path)+":"+os.Getenv("PATH"))
 	out, err := sh.CombinedOutput()

@@ -23,7 +23,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/local/plane"
-	"karpenter.sh/karpenter/test/v1chart"
+	"karpenter.sh/karpenter/test/upstream"
 )
 
 // A former is an installation of Karpenter v1's own chart. Nobody stands for its image here: its pods run and do nothing, and what v1 does with objects
@@ -231,7 +231,7 @@ func (f former) unchanged(t *testing.T, when string, want lot) {
 // comesFromV1 is the way from Karpenter v1's own charts to ours and back, with values as people have them: the commands of the guide, with machines that run.
 // The same way with other values takes half a minute each, for which a soak has time: what is rendered of them is compared in local/release.
 func comesFromV1(t *testing.T, i installed) {
-	f := former{i, v1chart.Folder(t)}
+	f := former{i, upstream.Charts(t)}
 	begin := time.Now()
 	t.Run("minimal values, with machines that v1 looks after", f.isMinimal)
 	if soak() {

@@ -27,7 +27,7 @@ const awsZone = "topology." + hardware.EBSDriver + "/zone"
 // OnNode is the driver on a machine that takes so many volumes.
 func OnNode(machine string, volumes int) []storagev1.CSINodeDriver {
 	return []storagev1.CSINodeDriver{{
-		Name: hardware.EBSDriver, NodeID: machine, TopologyKeys: []string{corev1.LabelTopologyZone},
+		Name: hardware.EBSDriver, NodeID: machine, TopologyKeys: []string{awsZone, corev1.LabelTopologyZone},
 		Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(volumes))},
 	}}
 }

@@ -159,6 +159,7 @@ type Settings struct {
 	Port       int           // of the API server; 0 takes the last one or any that is free
 	BootDelay  time.Duration // from a machine's start until its node joins
 	BootSpread time.Duration // each machine's delay differs from BootDelay by at most this
+	Kubernetes string        `json:",omitempty"` // minor of the control plane, such as 1.34; "" for karpenter-local's
 }
 
 // An Install says what is installed into the cluster.

@@ -10,6 +10,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,16 +41,13 @@ type Machine struct {
 	// Allocatable is Capacity without what the system keeps.
 	Allocatable corev1.ResourceList
 	InternalIP  string
-	Version     string // of the kubelet; that of the cluster when empty
+	Version     string // of the kubelet
 	OSImage     string
 	Drivers     []storagev1.CSINodeDriver // of volumes, which are on it from its start
 }
 
 // attached says, on a Node, that its kubelet leaves it to kube-controller-manager to attach volumes.
 const attached = "volumes.kubernetes.io/controller-managed-attach-detach"
-
-// version is that of the control plane in this binary.
-const version = "v1.36.3"
 
 // Node returns the Node that the machine's kubelet registers: not ready yet, since its network is not up.
 func Node(m Machine, now time.Time) *corev1.Node {
@@ -58,6 +56,13 @@ func Node(m Machine, now time.Time) *corev1.Node {
 		labels = map[string]string{}
 	}
 	labels[corev1.LabelHostname] = m.Node
+	for _, driver := range m.Drivers { // the kubelet labels its Node with where a driver's volumes can be attached
+		for _, key := range driver.TopologyKeys {
+			if zone := labels[corev1.LabelTopologyZone]; zone != "" && strings.HasSuffix(key, "/zone") {
+				labels[key] = zone
+			}
+		}
+	}
 	stamp := metav1.NewTime(now)
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
 		return corev1.NodeCondition{
@@ -88,7 +93,7 @@ func Node(m Machine, now time.Time) *corev1.Node {
 				condition(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", "container runtime network not ready"),
 			},
 			NodeInfo: corev1.NodeSystemInfo{
-				KubeletVersion:          cmp.Or(m.Version, version),
+				KubeletVersion:          m.Version,
 				ContainerRuntimeVersion: "simulated://1",
 				OperatingSystem:         cmp.Or(labels[corev1.LabelOSStable], "linux"),
 				Architecture:            cmp.Or(labels[corev1.LabelArchStable], "amd64"),

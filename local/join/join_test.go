@@ -26,7 +26,8 @@ func machine() Machine {
 		Capacity:    corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
 		Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1900m")},
 		InternalIP:  "10.0.0.1",
-		Drivers:     []storagev1.CSINodeDriver{{Name: "disks", NodeID: "i-1"}},
+		Version:     "v1.36.3",
+		Drivers:     []storagev1.CSINodeDriver{{Name: "disks", NodeID: "i-1", TopologyKeys: []string{"topology.disks.io/zone"}}},
 	}
 }
 
@@ -35,13 +36,16 @@ func TestANodeArrivesAsARealOneDoes(t *testing.T) {
 	if n.Name != "i-1.local" || n.Spec.ProviderID != "cloud:///a/i-1" || n.Labels[corev1.LabelHostname] != "i-1.local" || n.Labels[corev1.LabelTopologyZone] != "a" {
 		t.Errorf("node = %s %s %v", n.Name, n.Spec.ProviderID, n.Labels)
 	}
+	if n.Labels["topology.disks.io/zone"] != "a" {
+		t.Errorf("labels = %v, want the zone under the key of the driver for disks too", n.Labels)
+	}
 	if len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "unregistered" {
 		t.Errorf("taints = %v, want those of the machine", n.Spec.Taints)
 	}
 	if n.Status.Capacity.Cpu().String() != "2" || n.Status.Allocatable.Cpu().String() != "1900m" {
 		t.Errorf("capacity %v, allocatable %v", n.Status.Capacity, n.Status.Allocatable)
 	}
-	if n.Status.NodeInfo.Architecture != "arm64" || n.Status.NodeInfo.OperatingSystem != "linux" || n.Status.NodeInfo.KubeletVersion != version {
+	if n.Status.NodeInfo.Architecture != "arm64" || n.Status.NodeInfo.OperatingSystem != "linux" || n.Status.NodeInfo.KubeletVersion != "v1.36.3" {
 		t.Errorf("node info = %+v", n.Status.NodeInfo)
 	}
 	if n.Annotations[Annotation] != AnnotationValue {

@@ -101,7 +101,7 @@ func (w *deviceWorld) class(d *cluster.Draft, driver string) {
 	c := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: driver}}
 	c.Spec.Selectors = []resourcev1.DeviceSelector{expression(fmt.Sprintf("device.driver == %q", driver))}
 	w.classes[driver] = c
-	d.PutDeviceClass(c)
+	cluster.DeviceClasses.Put(d, c)
 }
 
 func (w *deviceWorld) selectors(driver string) (out []resourcev1.DeviceSelector) {
@@ -169,7 +169,7 @@ func (w *deviceWorld) template(d *cluster.Draft, name string) {
 		spec.Constraints = append(spec.Constraints, k)
 	}
 	w.asks[name] = t
-	d.PutResourceClaimTemplate(t)
+	cluster.ClaimTemplates.Put(d, t)
 }
 
 // devices are those of one driver, with the counters that they draw on.
@@ -243,14 +243,14 @@ func (w *deviceWorld) node(d *cluster.Draft, name string) {
 		list, counters := w.devices(1+w.IntN(4), w.IntN(3) == 0)
 		for _, s := range published(name, driver, list, counters) {
 			w.slices = append(w.slices, s)
-			d.PutResourceSlice(s)
+			cluster.ResourceSlices.Put(d, s)
 		}
 		if x := list[0]; w.IntN(2) == 0 && x.AllowMultipleAllocations == nil { // somebody has it
 			c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + driver, Namespace: "other"}}
 			c.Status.Allocation = &resourcev1.AllocationResult{}
 			c.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: driver, Pool: name, Device: x.Name}}
 			w.taken.AllocatedDevices.Insert(structured.MakeDeviceID(driver, name, x.Name))
-			d.PutResourceClaim(c)
+			cluster.ResourceClaims.Put(d, c)
 		}
 	}
 }

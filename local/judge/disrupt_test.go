@@ -174,11 +174,11 @@ func (c *court) keepVolumes() {
 	c.world.Store.Update(func(d *cluster.Draft) {
 		for _, o := range c.feeds["PersistentVolume"].objects() {
 			c.world.Objects = append(c.world.Objects, o.(*corev1.PersistentVolume))
-			d.PutPV(o.(*corev1.PersistentVolume))
+			cluster.PVs.Put(d, o.(*corev1.PersistentVolume))
 		}
 		for _, o := range c.feeds["PersistentVolumeClaim"].objects() {
 			c.world.Objects = append(c.world.Objects, o.(*corev1.PersistentVolumeClaim))
-			d.PutPVC(o.(*corev1.PersistentVolumeClaim))
+			cluster.PVCs.Put(d, o.(*corev1.PersistentVolumeClaim))
 		}
 	})
 }

@@ -55,11 +55,13 @@ func controlMachine(i int, name string) join.Machine {
 }
 
 // keepControlNodes makes the nodes of the control plane, again if they are deleted, until ctx ends.
-func keepControlNodes(ctx context.Context, client kubernetes.Interface, log *slog.Logger) error {
+func keepControlNodes(ctx context.Context, client kubernetes.Interface, version string, log *slog.Logger) error {
 	for {
 		wait := 2 * time.Second
 		for i, name := range plane.ControlNodes() {
-			if err := makeControlNode(ctx, client, controlMachine(i, name)); err != nil && ctx.Err() == nil {
+			m := controlMachine(i, name)
+			m.Version = version
+			if err := makeControlNode(ctx, client, m); err != nil && ctx.Err() == nil {
 				log.Error("make a node of the control plane", "node", name, "error", err)
 				wait = 200 * time.Millisecond
 			}

@@ -65,6 +65,7 @@ type options struct {
 	dir        string // of the cluster's state
 	egress     int    // port
 	usage      int    // port
+	kubernetes string // version of the cluster
 }
 
 // Main is the program.
@@ -75,6 +76,7 @@ func Main(args []string) error {
 	flags.StringVar(&o.dir, "dir", "", "the cluster's folder")
 	flags.IntVar(&o.egress, "egress-port", 0, "port on the loopback address, for the API server")
 	flags.IntVar(&o.usage, "usage-port", 0, "port on the loopback address, for metrics.k8s.io")
+	flags.StringVar(&o.kubernetes, "kubernetes", "", "version of the cluster")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -122,7 +124,7 @@ func run(ctx context.Context, o options) error {
 		func(ctx context.Context) error { volumes.Run(ctx); return nil },
 		func(ctx context.Context) error { devices.New(client, log).Run(ctx); return nil },
 		func(ctx context.Context) error { return usage.Serve(ctx, client, metrics) },
-		func(ctx context.Context) error { return keepControlNodes(ctx, client, log) },
+		func(ctx context.Context) error { return keepControlNodes(ctx, client, o.kubernetes, log) },
 		func(ctx context.Context) error { return play(ctx, o.kubeconfig) },
 	}
 	var running sync.WaitGroup

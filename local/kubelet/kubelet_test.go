@@ -1,8 +1,13 @@
 package kubelet
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/kwok/pkg/apis/internalversion"
 	"sigs.k8s.io/kwok/pkg/utils/expression"
 
@@ -116,4 +121,18 @@ func matches(t *testing.T, stage *internalversion.Stage, object any) bool {
 		}
 	}
 	return true
+}
+
+// An API server before 1.36 hands a refusal on only if it is a status.
+func TestCommandsAreRefusedWithAStatus(t *testing.T) {
+	for _, path := range []string{"/exec/default/p/c", "/run/default/p/c", "/attach/default/p/c"} {
+		w := httptest.NewRecorder()
+		handler(nil).ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, nil))
+		var said metav1.Status
+		err := json.Unmarshal(w.Body.Bytes(), &said)
+		if err != nil || w.Code != http.StatusNotImplemented || said.Kind != "Status" || said.Status != metav1.StatusFailure ||
+			!strings.Contains(said.Message, "simulated") {
+			t.Errorf("%s: %d, %v, %s", path, w.Code, err, w.Body)
+		}
+	}
 }

@@ -3,10 +3,13 @@ package kubelet
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"karpenter.sh/karpenter/local/egress"
 	"karpenter.sh/karpenter/local/runtime"
@@ -36,10 +39,18 @@ func handler(pods *runtime.Runtime) http.Handler {
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) { logs(w, r, pods) })
 	mux.HandleFunc("/portForward/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) { forward(w, r, pods) })
 	for _, path := range []string{"/exec/", "/run/", "/attach/"} {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "this container is simulated: there is nothing in it that could run a command", http.StatusNotImplemented)
-		})
+		mux.HandleFunc(path, runNothing)
 	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok")) })
 	return mux
+}
+
+// runNothing answers in the API's own words: an API server before 1.36 takes other text for a status without a message.
+func runNothing(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusNotImplemented)
+	json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusNotImplemented,
+		Message: "this container is simulated: there is nothing in it that could run a command",
+	})
 }

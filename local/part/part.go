@@ -12,10 +12,8 @@ import (
 	"k8s.io/component-base/cli"
 	"k8s.io/kubectl/pkg/cmd"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
-	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
-	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
-	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 
+	"karpenter.sh/karpenter/local/part/control"
 	"karpenter.sh/karpenter/local/plane"
 )
 
@@ -26,23 +24,21 @@ const (
 )
 
 var programs = map[string]func(){
-	plane.Etcd:              func() { etcdmain.Main(os.Args) },
-	plane.APIServer:         func() { os.Exit(cli.Run(apiserver.NewAPIServerCommand())) },
-	plane.Scheduler:         func() { os.Exit(cli.Run(scheduler.NewSchedulerCommand())) },
-	plane.ControllerManager: func() { os.Exit(cli.Run(controllermanager.NewControllerManagerCommand())) },
-	Kubectl:                 kubectl,
-	Helm:                    runHelm,
+	plane.Etcd: func() { etcdmain.Main(os.Args) },
+	Kubectl:    kubectl,
+	Helm:       runHelm,
 }
 
 // Run becomes the named program, which reads its arguments from os.Args. It does not come back; it returns false
 // when there is no such program.
 func Run(name string) bool {
 	run, known := programs[name]
-	if known {
-		run()
-		os.Exit(0)
+	if !known {
+		return control.Run(name)
 	}
-	return known
+	run()
+	os.Exit(0)
+	return true
 }
 
 func runHelm() {

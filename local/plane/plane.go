@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/local/home"
+	"karpenter.sh/karpenter/local/minor"
 )
 
 // Names of the programs, in the order in which they are started. They stop in the opposite order.
@@ -80,6 +81,17 @@ type Plane struct {
 	Dir      home.Dir
 	Ports    map[string]int
 	Settings home.Settings
+	// Kubernetes is the executable of API server, scheduler and controller manager.
+	Kubernetes minor.Executable
+}
+
+// Executable is the path of the executable that a program is in, "" for this process's.
+func (p Plane) Executable(program string) string {
+	switch program {
+	case APIServer, Scheduler, ControllerManager:
+		return p.Kubernetes.Path
+	}
+	return ""
 }
 
 func (p Plane) url(port string) string { return fmt.Sprintf("https://127.0.0.1:%d", p.Ports[port]) }
@@ -102,6 +114,7 @@ func (p Plane) Args(program string) []string {
 		return []string{
 			"--kubeconfig=" + p.Dir.KubeconfigOf(Kubelets),
 			"--dir=" + string(p.Dir),
+			"--kubernetes=" + p.Kubernetes.Version,
 			fmt.Sprintf("--egress-port=%d", p.Ports[EgressPort]),
 			fmt.Sprintf("--usage-port=%d", p.Ports[UsagePort]),
 		}
@@ -232,6 +245,7 @@ func (p Plane) aws() []string {
 		fmt.Sprintf("--port=%d", p.Ports[AWSPort]),
 		"--kubeconfig=" + p.Dir.KubeconfigOf(Kubelets),
 		"--cluster=" + ClusterName,
+		"--kubernetes=" + minor.Minor(p.Kubernetes.Version),
 		"--snapshot=" + p.Dir.File("aws.json"),
 		fmt.Sprintf("--boot-delay=%s", p.Settings.BootDelay),
 		fmt.Sprintf("--boot-spread=%s", p.Settings.BootSpread),

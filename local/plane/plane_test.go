@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"karpenter.sh/karpenter/local/home"
+	"karpenter.sh/karpenter/local/minor"
 )
 
 func plane() Plane {
@@ -54,5 +55,21 @@ func TestAuthorizationIsOn(t *testing.T) {
 	}
 	if !slices.Contains(p.Args(Etcd), "--client-cert-auth") || !slices.Contains(p.Args(Etcd), "--peer-client-cert-auth") {
 		t.Error("etcd talks to anybody")
+	}
+}
+
+// The control plane may be of another minor, in an executable of its own. All that knows the cluster's version hears of that one.
+func TestAnotherMinorsPlane(t *testing.T) {
+	p := plane()
+	p.Kubernetes = minor.Executable{Path: "/bin/kubernetes-1.34", Version: "v1.34.4"}
+	for program, want := range map[string]string{
+		APIServer: "/bin/kubernetes-1.34", Scheduler: "/bin/kubernetes-1.34", ControllerManager: "/bin/kubernetes-1.34", Etcd: "", Kubelets: "", AWS: "",
+	} {
+		if got := p.Executable(program); got != want {
+			t.Errorf("%s is in %q, want %q", program, got, want)
+		}
+	}
+	if !slices.Contains(p.Args(Kubelets), "--kubernetes=v1.34.4") || !slices.Contains(p.Args(AWS), "--kubernetes=1.34") {
+		t.Errorf("kubelets hear %v, AWS %v", p.Args(Kubelets), p.Args(AWS))
 	}
 }

@@ -34,7 +34,8 @@ type values = map[string]any
 
 const notes = "karpenter/templates/NOTES.txt"
 
-// render returns the objects that `helm template karpenter` with these values would make, by file.
+// render returns the objects that `helm template karpenter` with these values would make, by file. Among the APIs may be a
+// version of Kubernetes, such as v1.29, that `--kube-version` names.
 func render(t *testing.T, chartName string, v values, apis ...string) (map[string]string, error) {
 	t.Helper()
 	files, err := renderAll(t, chartName, v, apis...)
@@ -50,7 +51,13 @@ func renderAll(t *testing.T, chartName string, v values, apis ...string) (map[st
 		t.Fatal(err)
 	}
 	caps := common.DefaultCapabilities.Copy()
-	caps.APIVersions = append(caps.APIVersions, apis...)
+	for _, api := range apis {
+		if strings.HasPrefix(api, "v1.") {
+			caps.KubeVersion = common.KubeVersion{Version: api + ".0"}
+			continue
+		}
+		caps.APIVersions = append(caps.APIVersions, api)
+	}
 	options := common.ReleaseOptions{Name: chartName, Namespace: "karpenter", Revision: 1, IsInstall: true}
 	all, err := util.ToRenderValues(ch, v, options, caps)
 	if err != nil {
@@ -77,7 +84,7 @@ func named(more ...values) values {
 // object returns the object of that kind and name among everything that is rendered.
 func object[T any](t *testing.T, v values, kind, name string) T {
 	t.Helper()
-	files, err := render(t, "karpenter", v)
+	files, err := render(t, "karpenter", v, policies)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +157,12 @@ func TestValuesThatWouldBeLostAreRefused(t *testing.T) {
 		"a gate of the provider":              {values{"settings": values{"awsFeatureGates": values{"nodeClassCEL": true}}}, ""},
 		"a gate of the provider that is off":  {values{"settings": values{"awsFeatureGates": values{"nodeClassCEL": false}}}, ""},
 		"a gate of the provider that is none": {values{"settings": values{"awsFeatureGates": values{"nodeClassCell": true}}}, "nodeClassCell"},
+		"devices, and no devices":             {values{"settings": values{"enableDRA": true, "ignoreDRARequests": "true"}}, "settings.ignoreDRARequests=true: settings.enableDRA=true says the contrary"},
+		"devices, but no GPUs":                {values{"settings": values{"enableDRA": "true", "awsFeatureGates": values{"draNVIDIAGPU": false}}}, "settings.awsFeatureGates.draNVIDIAGPU=false: "},
+		"devices, and GPUs":                   {values{"settings": values{"enableDRA": true, "awsFeatureGates": values{"draNVIDIAGPU": true}}}, ""},
+		"two ways of repair":                  {values{"settings": values{"legacyNodeRepair": true, "featureGates": values{"terminateFirstRepair": true}}}, "settings.legacyNodeRepair=true: "},
+		"an import that nothing reads":        {values{"settings": values{"importCommitments": "100%"}}, "settings.importCommitments: write settings.featureGates.commitmentDiscounts: true too"},
+		"an import":                           {values{"settings": values{"importCommitments": "100%", "featureGates": values{"commitmentDiscounts": true}}}, ""},
 		"devices":                             {values{"settings": values{"ignoreDRARequests": false}}, ""},
 		"zonal shift":                         {values{"settings": values{"enableZonalShift": true}}, ""},
 		"a key that nobody knows":             {values{"replicaCount": 3}, "replicaCount"},
@@ -354,7 +367,7 @@ func TestTheFirstInstallBringsTheDefinitions(t *testing.T) {
 		got = append(got, strings.TrimSuffix(strings.TrimPrefix(c.Name, "crds/"), ".yaml"))
 	}
 	want := []string{
-		"autoscaling.x-k8s.io_capacitybuffers", "karpenter.k8s.aws_ec2nodeclasses", "karpenter.sh_disruptionplans", "karpenter.sh_nodeclaims", "karpenter.sh_nodeoverlays", "karpenter.sh_nodepools",
+		"autoscaling.x-k8s.io_capacitybuffers", "autoscaling.x-k8s.io_capacityquotas", "karpenter.k8s.aws_ec2nodeclasses", "karpenter.sh_commitmentdiscounts", "karpenter.sh_disruptionplans", "karpenter.sh_nodeclaims", "karpenter.sh_nodeoverlays", "karpenter.sh_nodepools", "karpenter.sh_rolloutpolicies",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -371,8 +384,38 @@ func TestSettingsBecomeEnvironment(t *testing.T) {
 			"MIN_VALUES_POLICY": "Strict", "VM_MEMORY_OVERHEAD_PERCENT": "0.075", "RESERVED_ENIS": "0", "LOG_LEVEL": "info",
 			"LOG_OUTPUT_PATHS": "stdout", "LOG_ERROR_OUTPUT_PATHS": "stderr", "METRICS_PORT": "8080", "HEALTH_PROBE_PORT": "8081",
 			"KARPENTER_SERVICE": "karpenter", "AMI_REFRESH_INTERVAL": "1m", "SUBNET_REFRESH_INTERVAL": "1m",
-			"FEATURE_GATES": "ReservedCapacity=true,SpotToSpotConsolidation=false,NodeRepair=false,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false",
+			"FEATURE_GATES": "ReservedCapacity=true,SpotToSpotConsolidation=false,NodeRepair=false,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false," +
+				"TerminateFirstDrift=false,TerminateFirstRepair=false,PodDeletionCostManagement=false",
+			"AWS_FEATURE_GATES":               "NodeClassCEL=false,DRANVIDIAGPU=false,DRAEFA=false,RebootForRepair=false",
+			"IGNORE_DRA_REQUESTS":             "true",
+			"LEGACY_NODE_REPAIR":              "-",
+			"SECURITY_GROUP_REFRESH_INTERVAL": "1m",
 		}},
+		"enableDRA switches devices on": {
+			values{"settings": values{"enableDRA": true}},
+			map[string]string{"IGNORE_DRA_REQUESTS": "false", "AWS_FEATURE_GATES": "NodeClassCEL=false,DRANVIDIAGPU=true,DRAEFA=true,RebootForRepair=false"},
+		},
+		"so does either gate, whatever ignoreDRARequests is": {
+			values{"settings": values{"ignoreDRARequests": true, "awsFeatureGates": values{"draEFA": "true"}}},
+			map[string]string{"IGNORE_DRA_REQUESTS": "false", "AWS_FEATURE_GATES": "NodeClassCEL=false,DRANVIDIAGPU=false,DRAEFA=true,RebootForRepair=false"},
+		},
+		"devices without the provider's": {
+			values{"settings": values{"ignoreDRARequests": "false"}},
+			map[string]string{"IGNORE_DRA_REQUESTS": "false", "AWS_FEATURE_GATES": "NodeClassCEL=false,DRANVIDIAGPU=false,DRAEFA=false,RebootForRepair=false"},
+		},
+		"what enableDRA implies may be said too": {
+			values{"settings": values{"enableDRA": true, "ignoreDRARequests": false, "awsFeatureGates": values{"draEFA": true}}},
+			map[string]string{"IGNORE_DRA_REQUESTS": "false"},
+		},
+		"a gate may be null": {
+			values{"settings": values{"featureGates": values{"nodeRepair": nil}}},
+			map[string]string{"FEATURE_GATES": "ReservedCapacity=true,SpotToSpotConsolidation=false,NodeRepair=false,NodeOverlay=false,StaticCapacity=false," +
+				"CapacityBuffer=false,TerminateFirstDrift=false,TerminateFirstRepair=false,PodDeletionCostManagement=false"},
+		},
+		"repair as before 1.15": {
+			values{"settings": values{"legacyNodeRepair": true, "featureGates": values{"nodeRepair": "true"}}},
+			map[string]string{"LEGACY_NODE_REPAIR": "true"},
+		},
 		"v1beta1 is not served by default": {nil, map[string]string{"V1BETA1": "-", "WEBHOOK_PORT": "-"}},
 		"v1beta1 is served where somebody asks": {
 			values{"legacy": values{"v1beta1": "serve", "webhookPort": 9443}}, map[string]string{"V1BETA1": "serve", "WEBHOOK_PORT": "9443"},
@@ -394,7 +437,8 @@ func TestSettingsBecomeEnvironment(t *testing.T) {
 		},
 		"gates are told all together": {
 			values{"settings": values{"featureGates": values{"spotToSpotConsolidation": true, "reservedCapacity": false}}},
-			map[string]string{"FEATURE_GATES": "ReservedCapacity=false,SpotToSpotConsolidation=true,NodeRepair=false,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false"},
+			map[string]string{"FEATURE_GATES": "ReservedCapacity=false,SpotToSpotConsolidation=true,NodeRepair=false,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false," +
+				"TerminateFirstDrift=false,TerminateFirstRepair=false,PodDeletionCostManagement=false"},
 		},
 		"a variable that is given stands alone": {
 			values{"controller": values{"env": []any{
@@ -625,7 +669,7 @@ func TestRulesForPrometheus(t *testing.T) {
 func TestDashboardsForGrafana(t *testing.T) {
 	titles := map[string]bool{}
 	for _, o := range rendered(t, named(values{"dashboards": values{"enabled": true, "annotations": values{"grafana_folder": "Karpenter"}}})) {
-		if o["kind"] != "ConfigMap" {
+		if o["kind"] != "ConfigMap" || nameOf(o) == "karpenter-history" {
 			continue
 		}
 		meta := o["metadata"].(values)
@@ -644,7 +688,7 @@ func TestDashboardsForGrafana(t *testing.T) {
 		t.Errorf("dashboards: %v, want five", titles)
 	}
 	for _, o := range rendered(t, named()) {
-		if o["kind"] == "ConfigMap" {
+		if o["kind"] == "ConfigMap" && nameOf(o) != "karpenter-history" {
 			t.Errorf("%s is rendered, and nobody asked", nameOf(o))
 		}
 	}
@@ -716,16 +760,18 @@ func TestPoliciesAreRenderedWhereTheyAreServedAndAskedFor(t *testing.T) {
 		apis   []string
 		want   string
 	}{
-		"hints are watched":                           {nil, []string{policies}, "karpenter-hints"},
-		"a cluster that does not know policies":       {nil, nil, ""},
-		"no hints, nothing to watch":                  {values{"settings": values{"nominationHints": false}}, []string{policies}, ""},
-		"no policy about hints":                       {values{"admissionPolicies": values{"hints": false}}, []string{policies}, ""},
-		"a policy about roles, everywhere":            {values{"admissionPolicies": values{"passRole": true}}, nil, "karpenter-pass-role"},
-		"a policy about pools, where it is used":      {values{"admissionPolicies": values{"nodePools": values{"requireLimits": true}}}, nil, "karpenter-nodepools"},
-		"a warning about v1beta1, where it is served": {values{"legacy": values{"v1beta1": "serve"}}, []string{policies}, "karpenter-hints karpenter-v1beta1 warns"},
-		"not where nobody could read it":              {values{"legacy": values{"v1beta1": "serve"}}, nil, ""},
-		"nor where v1beta1 is not served":             {values{"legacy": values{"strict": true}}, nil, ""},
-		"what is strict is strict everywhere":         {values{"legacy": values{"v1beta1": "serve", "strict": true}}, nil, "karpenter-v1beta1"},
+		"hints are watched":                                    {nil, []string{policies}, "karpenter-hints"},
+		"a cluster that does not know policies":                {nil, []string{"v1.29"}, ""},
+		"no cluster, as in helm template":                      {nil, []string{"v1.30"}, "karpenter-hints"},
+		"no hints, nothing to watch":                           {values{"settings": values{"nominationHints": false}}, []string{policies}, ""},
+		"no policy about hints":                                {values{"admissionPolicies": values{"hints": false}}, []string{policies}, ""},
+		"a policy about roles, everywhere":                     {values{"admissionPolicies": values{"passRole": true}}, []string{"v1.29"}, "karpenter-pass-role"},
+		"a policy about pools, where it is used":               {values{"admissionPolicies": values{"nodePools": values{"requireLimits": true}}}, []string{"v1.29"}, "karpenter-nodepools"},
+		"a policy about Deployments, where they are restarted": {values{"surge": values{"enabled": true}}, []string{policies}, "karpenter-hints karpenter-surge"},
+		"a warning about v1beta1, where it is served":          {values{"legacy": values{"v1beta1": "serve"}}, []string{policies}, "karpenter-hints karpenter-v1beta1 warns"},
+		"not where nobody could read it":                       {values{"legacy": values{"v1beta1": "serve"}}, []string{"v1.29"}, ""},
+		"nor where v1beta1 is not served":                      {values{"legacy": values{"strict": true}}, []string{"v1.29"}, ""},
+		"what is strict is strict everywhere":                  {values{"legacy": values{"v1beta1": "serve", "strict": true}}, []string{"v1.29"}, "karpenter-v1beta1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -800,8 +846,26 @@ func TestRights(t *testing.T) {
 		"core with more": {"ClusterRole", "karpenter-core", values{"additionalClusterRoleRules": []any{
 			values{"apiGroups": []any{"x"}, "resources": []any{"y"}, "verbs": []any{"z"}},
 		}}, append([]string{hint, "x: y: z"}, core...)},
+		"core that counts on commitments": {"ClusterRole", "karpenter-core", values{"settings": values{"featureGates": values{"commitmentDiscounts": true}}},
+			append([]string{hint, "karpenter.sh: commitmentdiscounts: " + read, "karpenter.sh: commitmentdiscounts/status: patch"}, core...)},
+		"core that imports commitments": {"ClusterRole", "karpenter-core", values{"settings": values{"importCommitments": "50%", "featureGates": values{"commitmentDiscounts": true}}},
+			append([]string{hint, "karpenter.sh: commitmentdiscounts: " + read, "karpenter.sh: commitmentdiscounts: create delete patch",
+				"karpenter.sh: commitmentdiscounts/status: patch"}, core...)},
 		"core that keeps room for buffers": {"ClusterRole", "karpenter-core", values{"settings": values{"featureGates": values{"capacityBuffer": true}}}, append([]string{
 			hint, ": podtemplates: " + read, "apps: deployments statefulsets replicasets: get", "batch: jobs: get",
+		}, core...)},
+		"core with foresight": {"ClusterRole", "karpenter-core", values{"settings": values{"foresight": true}}, append([]string{
+			hint, "batch: cronjobs: " + read, "apps: deployments: " + read, "autoscaling: horizontalpodautoscalers: " + read,
+			"keda.sh: scaledobjects: " + read,
+		}, core...)},
+		"core that keeps to RolloutPolicies": {"ClusterRole", "karpenter-core", values{"settings": values{"featureGates": values{"rolloutPolicies": true}}}, append([]string{
+			hint, "karpenter.sh: rolloutpolicies: " + read, "karpenter.sh: rolloutpolicies/status: patch", "apps: deployments: get",
+		}, core...)},
+		"core that restarts Deployments": {"ClusterRole", "karpenter-core", values{"surge": values{"enabled": true}}, append([]string{
+			hint, "apps: deployments: get patch",
+		}, core...)},
+		"core that keeps to quotas": {"ClusterRole", "karpenter-core", values{"settings": values{"featureGates": values{"capacityQuota": true}}}, append([]string{
+			hint, "autoscaling.x-k8s.io: capacityquotas: " + read, "autoscaling.x-k8s.io: capacityquotas/status: patch",
 		}, core...)},
 		"core that plans for devices": {"ClusterRole", "karpenter-core", values{"settings": values{"ignoreDRARequests": false}}, append([]string{
 			hint, "resource.k8s.io: resourceclaims resourceclaimtemplates deviceclasses resourceslices: " + read,
@@ -819,15 +883,22 @@ func TestRights(t *testing.T) {
 			"karpenter.k8s.aws: ec2nodeclasses: " + read,
 			"karpenter.k8s.aws: ec2nodeclasses ec2nodeclasses/status: patch",
 		}},
-		"people who are admin": {"ClusterRole", "karpenter-admin", nil, append(people(read+write, read+write, read+" patch update delete"),
+		"people who are admin": {"ClusterRole", "karpenter-admin", nil, append(people(read+write, read+write, read+" patch update delete", read+write),
 			"karpenter.k8s.aws: ec2nodeclasses: "+read+write)},
-		"people who edit, but not what runs as the nodes' role": {"ClusterRole", "karpenter-edit", nil, people(read+write, read+" delete", read)},
-		"people who may look, but not at user data":             {"ClusterRole", "karpenter-view", nil, people(read, read, read)},
+		"people who edit, but not what runs as the nodes' role": {"ClusterRole", "karpenter-edit", nil, people(read+write, read+" delete", read, read)},
+		"people who may look, but not at user data":             {"ClusterRole", "karpenter-view", nil, people(read, read, read, read)},
 		"people who approve":                                    {"ClusterRole", "karpenter-approver", nil, []string{"karpenter.sh: disruptionplans: " + read + " patch update"}},
 		"own namespace": {"Role", "karpenter", nil, []string{
 			"coordination.k8s.io: leases: get watch",
 			"coordination.k8s.io: leases [karpenter-leader-election]: patch update",
 			"coordination.k8s.io: leases: create",
+		}},
+		"history": {"Role", "karpenter-history", nil, []string{": configmaps [karpenter-history]: get update"}},
+		"ledger": {"Role", "karpenter-ledger", values{"settings": values{"ledger": true}}, []string{
+			": configmaps [karpenter-ledger-0 karpenter-ledger-1 karpenter-ledger-2 karpenter-ledger-3 karpenter-ledger-4 karpenter-ledger-5 " +
+				"karpenter-ledger-6 karpenter-ledger-7 karpenter-ledger-8 karpenter-ledger-9 karpenter-ledger-10 karpenter-ledger-11 " +
+				"karpenter-ledger-12 karpenter-ledger-13 karpenter-ledger-14 karpenter-ledger-15 karpenter-ledger-16 karpenter-ledger-17 " +
+				"karpenter-ledger-18 karpenter-ledger-19]: get update",
 		}},
 		"definitions that serve v1beta1": {"ClusterRole", "karpenter-conversion", values{"legacy": values{"v1beta1": "serve"}}, []string{
 			"apiextensions.k8s.io: customresourcedefinitions customresourcedefinitions/status [nodepools.karpenter.sh nodeclaims.karpenter.sh ec2nodeclasses.karpenter.k8s.aws]: get update",
@@ -859,8 +930,8 @@ func TestRights(t *testing.T) {
 const write = " create delete patch update"
 
 // people is what people may do with the kinds of every cloud, and with claims; status is the controller's alone.
-func people(verbs, claims, plans string) []string {
-	return []string{"karpenter.sh: nodepools nodeoverlays: " + verbs, "karpenter.sh: nodeclaims: " + claims, "karpenter.sh: disruptionplans: " + plans, "autoscaling.x-k8s.io: capacitybuffers: " + verbs}
+func people(verbs, claims, plans, quotas string) []string {
+	return []string{"karpenter.sh: nodepools nodeoverlays commitmentdiscounts rolloutpolicies: " + verbs, "karpenter.sh: nodeclaims: " + claims, "karpenter.sh: disruptionplans: " + plans, "autoscaling.x-k8s.io: capacitybuffers: " + verbs, "autoscaling.x-k8s.io: capacityquotas: " + quotas}
 }
 
 func TestRolesOfPeopleGoIntoThoseOfKubernetes(t *testing.T) {
@@ -878,7 +949,7 @@ func TestDefinitionsCarryAnnotations(t *testing.T) {
 		t.Fatal(err)
 	}
 	maps.DeleteFunc(files, func(_, text string) bool { return strings.TrimSpace(text) == "" }) // of kinds that nobody asked for
-	if len(files) != 6 {
+	if len(files) != 9 {
 		t.Errorf("%d files, want one per definition", len(files))
 	}
 	for name, text := range files {

@@ -49,7 +49,7 @@ func TestHelmCommandsOfPages(t *testing.T) {
 			if chart == "karpenter" && (keeps || strings.Contains(command, "…") || strings.Contains(command, "dist/")) { // a release's chart knows its image
 				v = named(v)
 			}
-			if _, err := render(t, chart, v); err != nil {
+			if _, err := render(t, chart, v, policies); err != nil {
 				t.Errorf("%s: %s: %v", file, strings.TrimSpace(command), err)
 			}
 		}

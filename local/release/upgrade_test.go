@@ -108,6 +108,7 @@ func TestWhatAnUpgradeCannotChangeIsAsInV1(t *testing.T) {
 		"Deployment karpenter selects app.kubernetes.io/instance app.kubernetes.io/name = karpenter karpenter",
 		"RoleBinding karpenter binds Role karpenter",
 		"RoleBinding karpenter-dns binds Role karpenter-dns",
+		"RoleBinding karpenter-history binds Role karpenter-history",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

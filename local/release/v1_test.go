@@ -21,7 +21,7 @@ import (
 	"helm.sh/helm/v4/pkg/storage/driver"
 	"sigs.k8s.io/yaml"
 
-	"karpenter.sh/karpenter/test/v1chart"
+	"karpenter.sh/karpenter/test/upstream"
 )
 
 // objectsOf are what a chart makes of values, by kind and name.
@@ -59,7 +59,7 @@ func objectsOf(t *testing.T, ch *chart.Chart, v values) map[string]values {
 // bothCharts loads a chart of Karpenter v1, and ours that takes its place.
 func bothCharts(t *testing.T, name string) (theirs, ours *chart.Chart) {
 	t.Helper()
-	loaded, err := loader.Load(filepath.Join(v1chart.Folder(t), name))
+	loaded, err := loader.Load(filepath.Join(upstream.Charts(t), name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,4 +243,51 @@ func lacking(schema, other values, path string) []string {
 		}
 	}
 	return all
+}
+
+// Their whole file of default values, as people copy it into their repositories, makes the same controller of our chart. With every gate and
+// switch of theirs set it does too, but for gates that are contradictions.
+func TestTheWholeValuesFileOfV1(t *testing.T) {
+	theirs, ours := bothCharts(t, "karpenter")
+	for name, edit := range map[string]func(settings values){
+		"as it comes": func(values) {},
+		"with devices and everything that is off": func(settings values) {
+			for _, gates := range []string{"featureGates", "awsFeatureGates"} {
+				for gate, on := range settings[gates].(values) {
+					if on == false {
+						settings[gates].(values)[gate] = true
+					}
+				}
+			}
+			settings["enableDRA"], settings["enableZonalShift"], settings["isolatedVPC"], settings["eksControlPlane"] = true, true, true, true
+			settings["securityGroupRefreshInterval"], settings["clusterEndpoint"], settings["interruptionQueue"] = "5m", "https://api.example", "queue"
+		},
+		"with repair as it was": func(settings values) {
+			settings["legacyNodeRepair"], settings["featureGates"].(values)["nodeRepair"] = true, true
+			settings["ignoreDRARequests"], settings["awsFeatureGates"].(values)["draEFA"] = true, true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := copied(t, theirs.Values)
+			v["settings"].(values)["clusterName"] = "prod"
+			edit(v["settings"].(values))
+			before := objectsOf(t, theirs, copied(t, v))
+			v["controller"].(values)["image"] = values{"repository": "registry.example/karpenter"}
+			after := objectsOf(t, ours, v)
+			wantEnvironment(t, before["Deployment karpenter"], after["Deployment karpenter"])
+		})
+	}
+}
+
+func copied(t *testing.T, v values) values {
+	t.Helper()
+	text, err := yaml.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := values{}
+	if err := yaml.Unmarshal(text, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

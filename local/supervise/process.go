@@ -22,18 +22,20 @@ type process struct {
 	done   chan struct{} // closed when it has ended for good
 }
 
-// command prepares a run of this very binary as the named program.
-func command(dir home.Dir, name string, args, env []string) (*exec.Cmd, io.Closer, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
+// command starts the named program, which is in the given executable, "" for this process's.
+func command(dir home.Dir, executable, name string, args, env []string) (*exec.Cmd, io.Closer, error) {
+	if executable == "" {
+		var err error
+		if executable, err = os.Executable(); err != nil {
+			return nil, nil, err
+		}
 	}
 	log, err := os.OpenFile(dir.Log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(self, append([]string{name}, args...)...)
+	cmd := exec.Command(executable, append([]string{name}, args...)...)
 	cmd.Dir = string(dir)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -93,7 +95,7 @@ func (s *supervisor) start(name string) {
 
 // turn is one life of a program.
 func (s *supervisor) turn(ctx context.Context, name string, restarts int) error {
-	cmd, line, err := command(s.dir, name, s.plane.Args(name), s.plane.Env(name))
+	cmd, line, err := command(s.dir, s.plane.Executable(name), name, s.plane.Args(name), s.plane.Env(name))
 	if err != nil {
 		return err
 	}

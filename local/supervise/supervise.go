@@ -16,6 +16,7 @@ import (
 
 	"karpenter.sh/karpenter/local/egress"
 	"karpenter.sh/karpenter/local/home"
+	"karpenter.sh/karpenter/local/minor"
 	"karpenter.sh/karpenter/local/pki"
 	"karpenter.sh/karpenter/local/plane"
 )
@@ -81,11 +82,15 @@ func prepare(dir home.Dir, o Options, ports map[string]int) (*supervisor, error)
 	if err != nil {
 		return nil, err
 	}
+	kubernetes, err := minor.Find(o.Settings.Kubernetes)
+	if err != nil {
+		return nil, err
+	}
 	s := &supervisor{
 		dir:      dir,
 		now:      o.Now,
 		install:  install,
-		plane:    plane.Plane{Dir: dir, Ports: ports, Settings: o.Settings},
+		plane:    plane.Plane{Dir: dir, Ports: ports, Settings: o.Settings, Kubernetes: kubernetes},
 		failed:   make(chan error, 1),
 		starting: true,
 	}
@@ -141,7 +146,7 @@ func (s *supervisor) bringUp(ctx context.Context, say func(string, ...any)) erro
 }
 
 func (s *supervisor) steps(ctx context.Context, say func(string, ...any)) error {
-	say("etcd and kube-apiserver are starting on %s", s.plane.Server())
+	say("etcd and kube-apiserver %s are starting on %s", s.plane.Kubernetes.Version, s.plane.Server())
 	s.start(plane.Etcd)
 	s.start(plane.APIServer)
 	if err := s.waitForServer(ctx); err != nil {
@@ -176,7 +181,7 @@ func (s *supervisor) steps(ctx context.Context, say func(string, ...any)) error 
 // runInstaller runs the installer to its end.
 func (s *supervisor) runInstaller(ctx context.Context) error {
 	args := []string{"--kubeconfig=" + s.dir.Kubeconfig(), "--dir=" + string(s.dir), fmt.Sprintf("--%s=%t", Now, s.now)}
-	cmd, line, err := command(s.dir, Installer, args, nil)
+	cmd, line, err := command(s.dir, "", Installer, args, nil)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,9 @@ func noteRefusal(kind string, err error, refused map[constraint]bool) {
 	}
 	for _, cause := range causes(status) {
 		field := index.ReplaceAllString(cause.Field, "[]")
-		field = mapKeys.ReplaceAllString(field, "$1{}")
+		if schemaAt(schemas[kind], field) == nil { // no field, so a key of a map
+			field = mapKeys.ReplaceAllString(field, "$1{}")
+		}
 		for _, what := range named(cause.Message) {
 			refused[constraint{kind, field, what}] = true
 		}
@@ -137,6 +139,19 @@ func named(message string) []string {
 
 // validations returns the messages of the CEL rules of one field.
 func validations(s *apiextensionsv1.JSONSchemaProps, field string) []string {
+	at := schemaAt(s, field)
+	if at == nil {
+		return nil
+	}
+	var out []string
+	for _, v := range at.XValidations {
+		out = append(out, v.Message)
+	}
+	return out
+}
+
+// schemaAt returns the schema of one field, nil if there is no such field.
+func schemaAt(s *apiextensionsv1.JSONSchemaProps, field string) *apiextensionsv1.JSONSchemaProps {
 	for field != "" && s != nil {
 		field = strings.TrimPrefix(field, ".")
 		switch {
@@ -164,12 +179,5 @@ func validations(s *apiextensionsv1.JSONSchemaProps, field string) []string {
 			field, s = field[end:], &property
 		}
 	}
-	if s == nil {
-		return nil
-	}
-	var out []string
-	for _, v := range s.XValidations {
-		out = append(out, v.Message)
-	}
-	return out
+	return s
 }

@@ -116,6 +116,9 @@ func TestNames(t *testing.T) {
 // TestStatusIsASubresource says that users cannot write what controllers write, and the other way round.
 func TestStatusIsASubresource(t *testing.T) {
 	for kind := range bases {
+		if _, ok := schemas[kind].Properties["status"]; !ok {
+			continue // nothing is written back to it
+		}
 		object := edited(t, kind, "subresource", "{status: {conditions: [{type: Ready, status: \"True\", reason: Ready, message: \"\", lastTransitionTime: \"2025-01-02T03:04:05Z\"}]}}")
 		if err := kube.Create(t.Context(), object); err != nil {
 			t.Fatal(err)

@@ -240,6 +240,10 @@ func deviceRules() []rule {
 		classRule("blockDeviceMappings.ebs.volumeInitializationRate: needs snapshotID", nil,
 			[]refusal{no(ebs("volumeSize: 1Gi, volumeInitializationRate: 100"), ebsAt(""), "volumeInitializationRate needs snapshotID"), no(ebs(`snapshotID: "", volumeInitializationRate: 100`), ebsAt(""), "volumeInitializationRate needs snapshotID")}),
 
+		classRule("enclaveOptions.enabled: required, true or false",
+			[]string{"{spec: {enclaveOptions: {enabled: true}}}", "{spec: {enclaveOptions: {enabled: false}}}"},
+			[]refusal{no("{spec: {enclaveOptions: {}}}", "spec.enclaveOptions.enabled", "Required value")}),
+
 		classRule("networkInterfaces: at most 150, may be empty", []string{manyNICs(150), interfaces()}, []refusal{no(manyNICs(151), nics, "must have at most 150 items")}),
 		classRule("networkInterfaces: three fields required", nil, []refusal{
 			no(interfaces("{deviceIndex: 0, interfaceType: interface}"), nics+"[0].networkCardIndex", "Required value"),

@@ -308,7 +308,7 @@ func TestLabelsAreReplacedAndAnnotationsMerged(t *testing.T) {
 func TestUnknownFieldsAreReported(t *testing.T) {
 	for kind, edit := range map[string]string{
 		"NodePool": "{spec: {template: {spec: {kubelet: {maxPods: 5}}}}}", "NodeClaim": "{spec: {weight: 1}}",
-		"EC2NodeClass": "{spec: {subnetSelector: {}}}", "NodeOverlay": "{spec: {cost: 1}}", "CapacityBuffer": "{spec: {size: 1}}",
+		"EC2NodeClass": "{spec: {subnetSelector: {}}}", "NodeOverlay": "{spec: {cost: 1}}", "CapacityBuffer": "{spec: {size: 1}}", "CapacityQuota": "{spec: {size: 1}}", "RolloutPolicy": "{spec: {size: 1}}",
 	} {
 		if err := createEdited(t, kind, edit); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "unknown field") {
 			t.Errorf("%s with %s: %v", kind, edit, err)

@@ -100,6 +100,28 @@ func capacityBufferRules() []rule {
 	return append(rules, conditionRules(kind, false)...)
 }
 
+func capacityQuotaRules() []rule {
+	const kind = "CapacityQuota"
+	many := ""
+	for i := range 21 {
+		many += fmt.Sprintf("x%d: 1, ", i)
+	}
+	rules := []rule{
+		{kind: kind, text: "spec: required", no: []refusal{no("{spec: null}", "spec", "Required value")}},
+		{kind: kind, text: "limits.resources: required", ok: []string{"{spec: {limits: {resources: {}}}}"},
+			no: []refusal{no("{spec: {limits: null}}", "spec.limits", "Required value"), no("{spec: {limits: {resources: null}}}", "spec.limits.resources", "Required value")}},
+		{kind: kind, text: "limits.resources: at most twenty", no: []refusal{no("{spec: {limits: {resources: {"+many+"}}}}", "spec.limits.resources", "must have at most 20 items")}},
+		quantityRule(kind, "limits.resources: quantities", "spec.limits.resources.x", "{spec: {limits: {resources: {x: %s}}}}", createAndUpdate),
+		{kind: kind, text: "selector: as of every label selector", ok: []string{"{spec: {selector: {}}}", "{spec: {selector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: Exists}]}}}"},
+			no: []refusal{no("{spec: {selector: {matchExpressions: [{operator: Exists}]}}}", "spec.selector.matchExpressions[0].key", "Required value"),
+				no("{spec: {selector: {matchExpressions: [{key: a}]}}}", "spec.selector.matchExpressions[0].operator", "Required value")}},
+		quantityRule(kind, "status.used.resources: quantities", "status.used.resources.x", "{status: {used: {resources: {x: %s}}}}", statusUpdate),
+		{kind: kind, text: "status.used.resources: required, at most twenty", on: statusUpdate,
+			no: []refusal{no("{status: {used: {}}}", "status.used.resources", "Required value"), no("{status: {used: {resources: {"+many+"}}}}", "status.used.resources", "must have at most 20 items")}},
+	}
+	return append(rules, conditionRules(kind, false)...)
+}
+
 func nodeClassRules() []rule {
 	const kind = "EC2NodeClass"
 	spec := func(field string) string { return "{spec: {" + field + ": %s}}" }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,8 +48,8 @@ func policies(t *testing.T) (all []*unstructured.Unstructured) {
 			all = append(all, o)
 		}
 	}
-	if len(all) != 8 {
-		t.Fatalf("%d policies and bindings, want four of each", len(all))
+	if len(all) != 10 {
+		t.Fatalf("%d policies and bindings, want five of each", len(all))
 	}
 	return all
 }
@@ -72,11 +73,16 @@ func installPolicies(t *testing.T) {
 	for _, o := range policies(t) {
 		mustCreate(t, o)
 	}
-	grant(t, controller, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "pods/status"}, Verbs: []string{"*"}})
+	grant(t, controller, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "pods/status"}, Verbs: []string{"*"}},
+		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"*"}})
+	d := deployment(t, "probe", nil)
 	p := waitingPod(t, "probe")
 	forbidden := map[string]func() error{
 		"karpenter-hints": func() error {
 			return as(t, controller).Status().Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"status":{"message":"x"}}`)), client.DryRunAll)
+		},
+		"karpenter-surge": func() error {
+			return as(t, controller).Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":9}}`)), client.DryRunAll)
 		},
 		"karpenter-nodepools": func() error { return kube.Create(t.Context(), edited(t, "NodePool", "probe", `{}`), client.DryRunAll) },
 		"karpenter-pass-role": func() error {
@@ -129,10 +135,23 @@ func waitingPod(t *testing.T, name string) *corev1.Pod {
 	return p
 }
 
+// deployment makes a Deployment whose pod template has annotations.
+func deployment(t *testing.T, name string, annotations map[string]string) *appsv1.Deployment {
+	t.Helper()
+	labels := map[string]string{"app": "a"}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}}
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	d.Spec.Template.Labels, d.Spec.Template.Annotations = labels, annotations
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
+	mustCreate(t, d)
+	return d
+}
+
 func TestPolicies(t *testing.T) {
 	mustCreate(t, edited(t, "NodePool", "older", `{}`))
 	installPolicies(t)
 	t.Run("hints", testHints)
+	t.Run("surge", testSurge)
 	t.Run("roles", testRoles)
 	t.Run("templates", testTemplates)
 }
@@ -205,6 +224,40 @@ func testHints(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The controller may restart a Deployment, and change nothing else of it.
+func testSurge(t *testing.T) {
+	for _, d := range []*appsv1.Deployment{deployment(t, "plain", nil), deployment(t, "annotated", map[string]string{"a": "b"})} {
+		for name, tc := range map[string]struct {
+			patch   string
+			refused bool
+		}{
+			"a restart":          {`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-05-01T12:00:00Z"}}}}}`, false},
+			"another restart":    {`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-05-01T13:00:00Z"}}}}}`, false},
+			"replicas":           {`{"spec":{"replicas":2}}`, true},
+			"a pause":            {`{"spec":{"paused":true}}`, true},
+			"an image":           {`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"other"}]}}}}`, true},
+			"an account":         {`{"spec":{"template":{"spec":{"serviceAccountName":"admin"}}}}`, true},
+			"other annotations":  {`{"spec":{"template":{"metadata":{"annotations":{"more":"x"}}}}}`, true},
+			"its annotations":    {`{"spec":{"template":{"metadata":{"annotations":{"a":"c"}}}}}`, true},
+			"template's labels":  {`{"spec":{"template":{"metadata":{"labels":{"more":"x"}}}}}`, true},
+			"the object's":       {`{"metadata":{"annotations":{"more":"x"}}}`, true},
+			"labels":             {`{"metadata":{"labels":{"more":"x"}}}`, true},
+			"a finalizer":        {`{"metadata":{"finalizers":["example.com/more"]}}`, true},
+			"a restart and more": {`{"spec":{"replicas":3,"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-05-01T14:00:00Z"}}}}}`, true},
+		} {
+			t.Run(d.Name+": "+name, func(t *testing.T) {
+				err := as(t, controller).Patch(t.Context(), d.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(tc.patch)))
+				if tc.refused != apierrors.IsForbidden(err) || !tc.refused && err != nil {
+					t.Errorf("refused: %v, want %t", err, tc.refused)
+				}
+				if err := kube.Patch(t.Context(), d.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll); err != nil {
+					t.Errorf("an administrator is refused as well: %v", err)
+				}
+			})
+		}
 	}
 }
 

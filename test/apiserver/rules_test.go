@@ -89,6 +89,16 @@ kind: NodeOverlay
 spec:
   requirements: []
 `,
+	"CommitmentDiscount": `
+apiVersion: karpenter.sh/v1alpha1
+kind: CommitmentDiscount
+spec: {category: Spend, type: ComputeSavingsPlan, quantity: "1"}
+`,
+	"RolloutPolicy": `
+apiVersion: karpenter.sh/v1alpha1
+kind: RolloutPolicy
+spec: {nodePoolSelector: {}}
+`,
 	"DisruptionPlan": `
 apiVersion: karpenter.sh/v1alpha1
 kind: DisruptionPlan
@@ -98,6 +108,11 @@ apiVersion: autoscaling.x-k8s.io/v1beta1
 kind: CapacityBuffer
 metadata: {namespace: default}
 spec: {}
+`,
+	"CapacityQuota": `
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityQuota
+spec: {limits: {resources: {cpu: 1}}}
 `,
 	"EC2NodeClass": `
 apiVersion: karpenter.k8s.aws/v1
@@ -115,7 +130,7 @@ spec:
 var statuses = map[string]string{"DisruptionPlan": plannedStatus}
 
 func allRules() []rule {
-	return slices.Concat(nodePoolRules(), nodeClaimRules(), nodeOverlayRules(), capacityBufferRules(), nodeClassRules(), disruptionPlanRules())
+	return slices.Concat(nodePoolRules(), nodeClaimRules(), nodeOverlayRules(), capacityBufferRules(), capacityQuotaRules(), nodeClassRules(), disruptionPlanRules(), commitmentRules(), rolloutRules())
 }
 
 // base returns the kind's base object under a name.

@@ -195,13 +195,13 @@ func (w *world) put(edit func(d *cluster.Draft)) {
 }
 
 func (w *world) createFails(code string) {
-	w.metrics.CloudErrors.WithLabelValues("nodeclaim.lifecycle", "Create", "aws", code).Inc()
+	w.metrics.CloudErrors.WithLabelValues("nodeclaim.lifecycle", "Create", "aws", code, "default").Inc()
 }
 
 // pool has a condition, and uses some of its limit of ten.
 func (w *world) pool(condition, status, used string) {
 	w.put(func(d *cluster.Draft) {
-		d.PutPool(&v1.NodePool{
+		cluster.Pools.Put(d, &v1.NodePool{
 			ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "pool"},
 			Spec:       v1.NodePoolSpec{Limits: v1.Limits{corev1.ResourceCPU: resource.MustParse("10")}},
 			Status: v1.NodePoolStatus{
@@ -304,7 +304,7 @@ var trials = map[string]trial{
 		},
 		quiet: both(until(5, func(w *world) { w.createFails("") }), always(func(w *world) {
 			w.createFails("InsufficientCapacityError")
-			w.metrics.CloudErrors.WithLabelValues("nodeclaim.lifecycle", "Delete", "aws", "").Inc()
+			w.metrics.CloudErrors.WithLabelValues("nodeclaim.lifecycle", "Delete", "aws", "", "default").Inc()
 		})),
 	},
 	"KarpenterPodsWithoutPlace": {
@@ -592,10 +592,10 @@ var trials = map[string]trial{
 		minutes: 150,
 		lasts:   59,
 		fires: func(w *world, minute int) {
-			onceMore(w.metrics.NodeClaimsUnhealthy.WithLabelValues("ready", "default", "spot", "ami-1"), minute, 4)
+			onceMore(w.metrics.NodeClaimsUnhealthy.WithLabelValues("ready", "default", "spot", "ami-1", "eventual"), minute, 4)
 		},
 		quiet: func(w *world, minute int) {
-			onceMore(w.metrics.NodeClaimsUnhealthy.WithLabelValues("ready", "default", "spot", "ami-1"), minute, 2)
+			onceMore(w.metrics.NodeClaimsUnhealthy.WithLabelValues("ready", "default", "spot", "ami-1", "eventual"), minute, 2)
 		},
 	},
 	"KarpenterNodeDoesNotEnd, as a Node": {
@@ -627,13 +627,13 @@ var trials = map[string]trial{
 		after: 5,
 		about: `{condition="ready"}`,
 		fires: once(5, func(w *world) {
-			w.metrics.NodeClaimsUnhealthy.WithLabelValues("ready", "default", "spot", "ami-1").Add(4)
+			w.metrics.NodeClaimsUnhealthy.WithLabelValues("ready", "default", "spot", "ami-1", "eventual").Add(4)
 		}),
 		quiet: both(once(5, func(w *world) {
-			w.metrics.NodeClaimsUnhealthy.WithLabelValues("ready", "default", "spot", "ami-1").Add(3)
+			w.metrics.NodeClaimsUnhealthy.WithLabelValues("ready", "default", "spot", "ami-1", "eventual").Add(3)
 		}),
 			once(5, func(w *world) {
-				w.metrics.NodeClaimsUnhealthy.WithLabelValues("storage_ready", "default", "spot", "ami-1").Add(3)
+				w.metrics.NodeClaimsUnhealthy.WithLabelValues("storage_ready", "default", "spot", "ami-1", "eventual").Add(3)
 			})),
 	},
 	"KarpenterPlansAreCutShort": {
@@ -739,7 +739,7 @@ func TestRecordsAreTheNumbersOfTheFleet(t *testing.T) {
 		w.metrics.PlanPrice.WithLabelValues("disruption").Set(11)
 		w.metrics.PlanBound.WithLabelValues("disruption", "volume").Set(0) // nothing is proven
 		for pod := range 20 {
-			w.metrics.PodBound.Observe(map[bool]float64{true: 5, false: 30}[pod < 17])
+			w.metrics.PodBound.WithLabelValues("false").Observe(map[bool]float64{true: 5, false: 30}[pod < 17])
 		}
 	})
 	want := map[string]map[string]float64{

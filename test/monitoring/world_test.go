@@ -88,7 +88,7 @@ type noPrices struct{}
 
 func (noPrices) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
 	pools := map[string]engine.Pool{}
-	for p := range snap.Pools() {
+	for p := range cluster.Pools.All(snap) {
 		pools[p.Name] = engine.Pool{Pool: p, Catalog: &cloud.Catalog{}}
 	}
 	return pools, nil

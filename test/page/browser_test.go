@@ -200,15 +200,15 @@ func TestKeys(t *testing.T) {
 			t.Errorf("a reader is told of %s, not of %s", id, step.want)
 		}
 	}
-	b.until(`document.getElementById("detail").textContent.includes("claim-node-0000")`)
+	b.until(`document.getElementById("detail").textContent.includes("claim-node-0000") && document.getElementById("detail").textContent.includes("karpenter why node")`)
 
 	b.run("begin at the top", chromedp.Evaluate(`document.activeElement.blur(); document.body.focus()`, nil))
 	var order []string
-	for range 14 { // from where the list was, over the end of the page
+	for range 20 { // from where the list was, over the end of the page
 		press(kb.Tab)
 		order = append(order, focus())
 	}
-	if !strings.Contains(strings.Join(order, " "), "skip filter sort rows") {
+	if !strings.Contains(strings.Join(strings.Fields(strings.Join(order, " ")), " "), "skip range group colour filter sort block end scroll rows") {
 		t.Errorf("Tab goes %q", order)
 	}
 	if outline := is[string](b, `document.getElementById("filter").focus(), getComputedStyle(document.getElementById("filter")).outlineStyle`); outline != "solid" {
@@ -235,7 +235,7 @@ func TestTheListFollows(t *testing.T) {
 		"owners are found":                          `byId("filter").value = "deployment shop/web", arrange(), fleet.order.length === 1 && document.querySelectorAll("#rows .row:not([hidden])").length === 1`,
 		"every word has to be there":                `byId("filter").value = "node-0001 no-such", arrange(), fleet.order.length === 0`,
 		"all are there again":                       `byId("filter").value = "", byId("sort").value = "name", arrange(), fleet.order.length === 199`,
-		"pauses are told of":                        `byId("totals").textContent.includes("paused until somebody resumes it: none left")`,
+		"pauses are told of":                        `byId("wrong").textContent.includes("paused until somebody resumes it: none left")`,
 		"the newest decision stands first":          `byId("decisions").querySelector("li").textContent.includes("none left")`,
 	} {
 		if !is[bool](b, "(() => { const sort = byId(\"sort\").value; const kept = ["+rule+"].at(-1); byId(\"filter\").value = \"\"; byId(\"sort\").value = sort; return kept; })()") {
@@ -282,7 +282,16 @@ func TestWhatTheScriptMakesOfMessages(t *testing.T) {
 		})()`,
 		"ages go by the server's clock": `(() => { const clock = Date.now, now = clock(), at = now - 3600e3; Date.now = () => now; take("changes", { at: new Date(at) }); const said = age(new Date(at - 60e3)); Date.now = clock; return said === "60 s"; })()`,
 		"decisions are bounded":         `(() => { take("changes", { at: new Date(), decisions: Array.from({ length: 400 }, (_, i) => ({ seq: i, at: new Date(), act: "x", about: "y", perHour: "-" })) }); return world.decisions.length === 300 && world.decisions[299].seq === 399; })()`,
-		"prices are added":              `(() => { const had = world.costs.length; take("changes", { at: new Date(), costs: [{ at: new Date(), perHour: 1, target: 0, bound: 0, plan: 0 }] }); return world.costs.length === had + 1; })()`,
+		"a pause is shaded": `(() => {
+			const had = world.costs, at = (m) => new Date(Date.now() + skew - 60e3 * m).toISOString();
+			world.costs = [{ at: at(3), perHour: 1 }, { at: at(2), perHour: 1, paused: 1 }, { at: at(1), perHour: 1 }];
+			chart();
+			const shaded = document.querySelectorAll("#chart .span-paused").length, said = byId("legend").textContent.includes("paused where shaded");
+			world.costs = had;
+			chart();
+			return shaded === 1 && said && !document.querySelector("#chart .span-paused");
+		})()`,
+		"prices are added": `(() => { const had = world.costs.length; take("changes", { at: new Date(), costs: [{ at: new Date(), perHour: 1, target: 0, bound: 0, plan: 0 }] }); return world.costs.length === had + 1; })()`,
 		"what goes wrong is told": `(async () => {
 			while (byId("notice").hidden) { // the server's own messages come in between
 				take("changes", { at: new Date(), head: { ...world.head, notice: "it is old" } });
@@ -362,7 +371,7 @@ func TestTheHeadingsStandOverTheirColumns(t *testing.T) {
 			const a = head.getBoundingClientRect(), b = rows.querySelector(".row").children[i].getBoundingClientRect();
 			return Math.max(Math.abs(a.left - b.left), Math.abs(a.right - b.right));
 		})`)
-		if len(off) != 8 || slices.Max(off) > 1 {
+		if len(off) != 11 || slices.Max(off) > 1 {
 			t.Errorf("%d pixels wide, headings are off by %.1f", width, off)
 		}
 	}
@@ -421,24 +430,164 @@ func TestWhoHasNoTokenIsAskedForOne(t *testing.T) {
 	b.clean(server)
 }
 
-// TestScreenshots writes what docs/page.md shows, where KARPENTER_SCREENSHOTS names a folder.
+// TestEverySize opens the page in windows of several widths: nothing is wider than the window, and no cell of the table is cut off.
+func TestEverySize(t *testing.T) {
+	b := newTab(t)
+	w := newTown(60)
+	server := serve(t, w, nil)
+	w.node("ip-10-125-226-117.us-west-2.compute.internal")
+	w.tell("none left")
+	w.work()
+	for _, width := range []int64{390, 820, 1280, 2560} {
+		b.run("open the page", chromedp.EmulateViewport(width, 800), chromedp.Navigate(server.URL+"#sort=name"))
+		b.until(visible + " > 5 && world.held.length > 0")
+		if wide := is[int](b, "document.documentElement.scrollWidth"); int64(wide) > width {
+			t.Errorf("%d pixels wide, the page takes %d", width, wide)
+		}
+		if cut := is[[]string](b, `[...document.querySelectorAll("#rows .row:not([hidden]) > *")].filter((e) => e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 4).map((e) => e.textContent)`); len(cut) > 0 {
+			t.Errorf("%d pixels wide, these are cut off: %q", width, cut)
+		}
+	}
+	b.clean(server)
+}
+
+// TestTheFourAnswers checks that a window of 1280 by 800 pixels answers the four questions without scrolling, in their order.
+func TestTheFourAnswers(t *testing.T) {
+	b := newTab(t)
+	w := newTown(300)
+	server := serve(t, w, nil)
+	w.tell("none left")
+	w.work()
+	b.run("open the page", chromedp.EmulateViewport(1280, 800), chromedp.Navigate(server.URL))
+	b.until(visible + " > 5 && world.held.length > 0")
+	for where, want := range map[string]string{
+		"wrong": "1 pod of Deployment shop/web has no place|no room for it|karpenter why pod web-5d4f-waits -n shop|1 launch failed within the hour: InsufficientCapacity|budgets of NodePool default block disruption",
+		"now":   "waits for its second look|node-0002|2 nodes|1 pod of Deployment shop/web waits for node-0003",
+		"costs": "least found|last day|last week|would save|Most is held back by budgets of NodePool default",
+	} {
+		for text := range strings.SplitSeq(want, "|") {
+			if where == "now" && text == "2 nodes" {
+				text = "1 node starts"
+			}
+			if got := is[string](b, fmt.Sprintf("byId(%q).innerText", where)); !strings.Contains(got, text) {
+				t.Errorf("%s lacks %q: %s", where, text, got)
+			}
+		}
+	}
+	if got := is[[]float64](b, `["wrong", "now", "costs", "map"].map((id) => byId(id).getBoundingClientRect()).flatMap((r) => [r.left, r.bottom])`); got[0] >= got[2] || got[2] >= got[4] || max(got[1], got[3], got[5], got[7]) > 800 {
+		t.Errorf("left and lower edges are at %v", got)
+	}
+	b.clean(server)
+}
+
+// TestTheMap groups, colours and opens nodes, and finds them again by the address of the page.
+func TestTheMap(t *testing.T) {
+	b := newTab(t)
+	w := newTown(40)
+	server := serve(t, w, nil)
+	w.tell("none left")
+	b.run("open the page", chromedp.Navigate(server.URL+"#group=zone&colour=type&filter=default"))
+	b.until(`document.querySelectorAll("#map h3").length === 3 && world.held.length > 0`)
+	for what, rule := range map[string]string{
+		"the dearest is the largest":      `(() => { const by = [...world.nodes.values()].filter((n) => n.pool === "default").sort((a, b) => a.perHour - b.perHour); return blocks.get(by[0].name).offsetWidth < blocks.get(by.at(-1).name).offsetWidth; })()`,
+		"only what fits the filter":       `document.querySelectorAll("#map .block").length === fleet.order.length && fleet.order.every((n) => n.pool === "default")`,
+		"types have colours of their own": `document.querySelectorAll("#colours .key").length === 3 && new Set([...document.querySelectorAll("#map .block")].map((b) => b.style.getPropertyValue("--ink"))).size === 3`,
+		"groups say what they cost":       `/us-east-1.: \d+ nodes?, \$\d+\.\d\d\/h/.test(document.querySelector("#map h3").textContent)`,
+		"a block is filled by use":        `(() => { const n = fleet.order[0]; return blocks.get(n.name).style.getPropertyValue("--fill") === Math.round(100 * Math.max(part(n.cpu), part(n.memory))) + "%"; })()`,
+	} {
+		if !is[bool](b, rule) {
+			t.Errorf("%s: not so", what)
+		}
+	}
+	b.run("open a node", chromedp.Evaluate(`blocks.get("node-0001").click()`, nil))
+	for _, want := range []string{"claim-node-0001", "do-not-disrupt", "shop/web-5d4f-node-0001-0", "Deployment shop/web", "karpenter why node node-0001"} {
+		b.until(fmt.Sprintf(`byId("detail").innerText.includes(%q)`, want))
+	}
+	at := is[string](b, "location.href")
+	if !strings.Contains(at, "node=node-0001") || !strings.Contains(at, "group=zone") {
+		t.Errorf("the address is %s", at)
+	}
+	b.run("close it", chromedp.KeyEvent(kb.Escape))
+	b.until(`byId("detail").children.length === 0 && !location.hash.includes("node=")`)
+	for _, link := range []string{at, server.URL + "#pod=" + url.QueryEscape("shop/web-5d4f-node-0001-0")} {
+		b.run("follow a link", chromedp.Navigate("about:blank"), chromedp.Navigate(link))
+		b.until(`byId("detail").innerText.includes("karpenter why node node-0001")`)
+	}
+	b.run("follow a link to a pod without a node", chromedp.Navigate("about:blank"), chromedp.Navigate(server.URL+"#pod=shop/web-5d4f-waits"))
+	b.until(`byId("detail").innerText.includes("karpenter why pod web-5d4f-waits -n shop")`)
+}
+
+// TestEmptyStates checks what the page says where there is nothing yet.
+func TestEmptyStates(t *testing.T) {
+	b := newTab(t)
+	server := serve(t, newTown(0), nil)
+	b.run("open the page", chromedp.Navigate(server.URL))
+	for _, want := range []string{"kubectl scale deployment", "Every pod has a place", "Nothing is under way"} {
+		b.until(fmt.Sprintf("byId('main').innerText.includes(%q)", want))
+	}
+	b.clean(server)
+}
+
+// TestAxe has axe-core look for what keeps people from using the page: in light and dark, narrow and wide, with a node opened.
+func TestAxe(t *testing.T) {
+	axe, err := os.ReadFile("testdata/axe.min.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newTab(t)
+	w := newTown(40)
+	server := serve(t, w, nil)
+	w.tell("none left")
+	w.work()
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{390, 1280} {
+			b.run("open the page", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
+				chromedp.EmulateViewport(width, 800), chromedp.Navigate("about:blank"), chromedp.Navigate(server.URL+"#group=zone&node=node-0001"))
+			b.until(visible + ` > 3 && world.held.length > 0 && byId("detail").innerText.includes("karpenter why node")`)
+			var found []string
+			b.run("ask axe", chromedp.Evaluate(string(axe)+`;null`, nil), chromedp.Evaluate(
+				`axe.run().then((r) => r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html.slice(0, 160) + " " + n.failureSummary)))`, &found,
+				func(p *cdp.EvaluateParams) *cdp.EvaluateParams { return p.WithAwaitPromise(true) }))
+			for _, f := range found {
+				t.Errorf("%s, %d pixels wide: %s", scheme, width, f)
+			}
+		}
+	}
+}
+
+// TestScreenshots writes pictures of the page at several sizes of fleet and window where KARPENTER_SCREENSHOTS names a folder.
+// docs/page.md shows two of them.
 func TestScreenshots(t *testing.T) {
 	folder := os.Getenv("KARPENTER_SCREENSHOTS")
 	if folder == "" {
 		t.Skip("KARPENTER_SCREENSHOTS names no folder to write them to")
 	}
 	b := newTab(t)
-	w := newTown(40)
-	server := serve(t, w, nil)
-	w.work()
-	w.tell("none left in us-east-1a")
-	for _, scheme := range []string{"light", "dark"} {
-		var picture []byte
-		b.run("open the page", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}), chromedp.Navigate(server.URL))
-		b.until(`document.querySelectorAll("polyline").length > 1`)
-		b.run("take a picture", chromedp.FullScreenshot(&picture, 100))
-		if err := os.WriteFile(folder+"/page-"+scheme+".png", picture, 0o644); err != nil {
-			t.Fatal(err)
+	for _, nodes := range []int{0, 4, 40, 300} {
+		w := newTown(nodes)
+		server := serve(t, w, nil)
+		if nodes >= 40 {
+			w.work()
+			w.tell("none left in us-east-1a")
+		}
+		for _, width := range []int64{390, 1280} {
+			for _, scheme := range []string{"light", "dark"} {
+				name := fmt.Sprintf("page-%d-%d-%s", nodes, width, scheme)
+				switch {
+				case nodes == 40 && width == 1280:
+					name = "page-" + scheme
+				case nodes == 40 || scheme == "dark" && nodes != 300:
+					continue
+				}
+				var picture []byte
+				b.run("open the page", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
+					chromedp.EmulateViewport(width, 800), chromedp.Navigate(server.URL))
+				b.until(`!document.getElementById("main").hidden`)
+				b.run("take a picture", chromedp.FullScreenshot(&picture, 100))
+				if err := os.WriteFile(folder+"/"+name+".png", picture, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 	}
 }

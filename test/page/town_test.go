@@ -14,6 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/explain/board"
@@ -52,7 +53,7 @@ func newTown(nodes int) *town {
 	}
 	for _, name := range []string{"default", "batch"} {
 		w.pools[name] = engine.Pool{Pool: &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}, Catalog: catalog}
-		w.Update(func(d *cluster.Draft) { d.PutPool(w.pools[name].Pool) })
+		w.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, w.pools[name].Pool) })
 	}
 	for i := range nodes {
 		w.node(fmt.Sprintf("node-%04d", i))
@@ -65,16 +66,20 @@ func (w *town) Pools(context.Context, *cluster.Snapshot) (map[string]engine.Pool
 	return w.pools, nil
 }
 
+func (w *town) Commitments(context.Context, *cluster.Snapshot, time.Time) *commitment.Books {
+	return nil
+}
+
 // node puts a machine with a few pods.
 func (w *town) node(name string) {
 	n := 0
 	for _, c := range name {
-		n = n*31 + int(c)
+		n = (n*31 + int(c)) & (1<<62 - 1)
 	}
 	kind, pool := kinds[n%len(kinds)], []string{"default", "default", "batch"}[n%7%3]
-	labels := map[string]string{v1.NodePoolLabelKey: pool, corev1.LabelInstanceTypeStable: kind.name, corev1.LabelTopologyZone: zones[n/3%len(zones)],
+	labels := map[string]string{v1.NodePoolLabelKey: pool, corev1.LabelInstanceTypeStable: kind.name, corev1.LabelTopologyZone: zones[n/3%len(zones)], corev1.LabelArchStable: "amd64",
 		v1.CapacityTypeLabelKey: v1.CapacityTypeSpot, v1.NodeRegisteredLabelKey: "true", v1.NodeInitializedLabelKey: "true"}
-	claim := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-" + name, UID: types.UID("claim-" + name), Labels: labels}}
+	claim := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-" + name, UID: types.UID("claim-" + name), Labels: labels, CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Duration(n%5000) * time.Minute))}}
 	claim.Status.ProviderID = name
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	node.Spec.ProviderID = name
@@ -109,7 +114,7 @@ func (w *town) tell(foreign string) {
 		d.PutPod(pod("waits", ""))
 		d.PutPod(pod("promised", ""))
 		d.Plan(cluster.PodKey{Namespace: "shop", Name: "web-5d4f-promised"}, "claim-node-0003", now)
-		d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "batch", Annotations: map[string]string{v1.PausedAnnotationKey: "true", v1.PausedReasonAnnotationKey: foreign}}})
+		cluster.Pools.Put(d, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "batch", Annotations: map[string]string{v1.PausedAnnotationKey: "true", v1.PausedReasonAnnotationKey: foreign}}})
 	})
 	w.verdicts.Refuse(map[types.UID]string{"waits": "no room for it: " + foreign})
 	refused := disrupt.Refusal{Code: disrupt.PodProtected, Pod: &cluster.PodKey{Namespace: "shop", Name: "web-5d4f-node-0001-0"}, Name: v1.DoNotDisruptAnnotationKey, Value: "true", Claim: "claim-node-0001", Node: "node-0001"}

@@ -37,6 +37,7 @@ func New(definitions []*apiextensionsv1.CustomResourceDefinition,
 	}
 	api := server.ControlPlane.GetAPIServer()
 	api.SecureServing.Address, api.SecureServing.Port = "127.0.0.1", strconv.Itoa(ports[0].Number)
+	api.Configure().Set("authorization-mode", "Node", "RBAC").Append("enable-admission-plugins", "NodeRestriction") // as local/plane has it
 	etcd := &envtest.Etcd{URL: at(ports[1])}
 	etcd.Configure().Set("listen-peer-urls", at(ports[2]).String())
 	server.ControlPlane.Etcd = etcd

@@ -37,7 +37,11 @@ type account struct {
 	Rules     []eventRule
 }
 
-type controllerPolicy struct{ ID, File string }
+// A controllerPolicy is one of the controller's policies, made only under the condition Optional where that is not empty.
+type controllerPolicy struct{ ID, File, Optional string }
+
+// optional are the policies that not each cluster needs, with the condition of the template.
+var optional = map[string]string{"commitments": "CommitmentsAreImported"}
 
 type eventRule struct{ ID, Source, Kind string }
 
@@ -68,7 +72,7 @@ func accountFiles() (map[string][]byte, error) {
 			name := strings.TrimSuffix(filepath.Base(path), ".json")
 			a.documents[name] = string(text)
 			if pattern == policyFolder {
-				a.Policies = append(a.Policies, controllerPolicy{ID: logicalID(name), File: name})
+				a.Policies = append(a.Policies, controllerPolicy{ID: logicalID(name), File: name, Optional: optional[name]})
 			}
 			out[terraformFolder+"/"+filepath.Base(path)] = text
 		}

@@ -148,7 +148,7 @@ func (v value) schema(old map[string][]string) map[string]any {
 		s["type"] = []string{"object", "null"}
 	case v.node.Kind == yaml.SequenceNode:
 		s["type"] = []string{"array", "null"}
-	case v.node.Tag == "!!bool" && setting:
+	case (v.node.Tag == "!!bool" || v.node.Tag == "!!null") && setting: // null: what another value implies
 		s["type"], s["pattern"] = []string{"boolean", "string", "null"}, "^(true|false)$"+template
 	case v.node.Tag == "!!bool":
 		s["type"] = []string{"boolean", "null"}

@@ -12,7 +12,7 @@ var GroupVersion = schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "
 
 // AddToScheme makes a scheme know the types of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &CapacityBuffer{}, &CapacityBufferList{})
+	s.AddKnownTypes(GroupVersion, &CapacityBuffer{}, &CapacityBufferList{}, &CapacityQuota{}, &CapacityQuotaList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

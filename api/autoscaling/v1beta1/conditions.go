@@ -28,6 +28,23 @@ const (
 	ReasonBufferEmpty             = "BufferEmpty"             // Provisioning is False: the buffer asks for nothing.
 )
 
+// Conditions of a CapacityQuota.
+const (
+	ConditionTypeReconciled = "Reconciled"            // The quota can be read, and status.used is what its nodes have.
+	ConditionTypeEnforced   = "karpenter.sh/enforced" // Karpenter opens no node that would exceed the quota.
+)
+
+// Reasons of CapacityQuota conditions.
+const (
+	ReasonReconciliationSucceeded = "ReconciliationSucceeded" // Reconciled is True.
+	ReasonReconciliationFailed    = "ReconciliationFailed"    // Reconciled is False: the selector or a limit cannot be read.
+	ReasonEnforced                = "Enforced"                // Enforced is True.
+	ReasonExceeded                = "Exceeded"                // Enforced is True, and the nodes that are there have more than it allows.
+	ReasonInvalidQuota            = "InvalidQuota"            // Enforced is False: the selector or a limit cannot be read.
+	// Enforced is False: no pool and no instance type sets a label that the selector asks for, so it is not known before a node is there.
+	ReasonUnforeseenLabel = "UnforeseenLabel"
+)
+
 // GetConditions returns the buffer's conditions.
 func (b *CapacityBuffer) GetConditions() []metav1.Condition { return b.Status.Conditions }
 

@@ -1,8 +1,8 @@
 // Package v1beta1 is the API version autoscaling.x-k8s.io/v1beta1: CapacityBuffer, spare room that is kept ready for pods to
-// come.
+// come, and CapacityQuota, limits on what chosen nodes may have together.
 //
-// The kind is shared with other autoscalers, so a cluster may have its CRD already; Karpenter then uses the one
-// it finds. Nothing reads it unless the feature gate CapacityBuffer is on.
+// The kinds are shared with other autoscalers, so a cluster may have their CRDs already; Karpenter then uses those that
+// it finds. Nothing reads a kind unless the feature gate of its name is on.
 //
 // +kubebuilder:object:generate=true
 // +groupName=autoscaling.x-k8s.io

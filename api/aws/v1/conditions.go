@@ -64,6 +64,7 @@ const (
 	DriftReasonSubnet              = "SubnetDrift"              // The machine's subnet is no longer selected.
 	DriftReasonCapacityReservation = "CapacityReservationDrift" // The machine's capacity reservation is no longer selected.
 	DriftReasonPlacementGroup      = "PlacementGroupDrift"      // The machine is not in the placement group that is asked for.
+	DriftReasonRebalance           = "RebalanceRecommended"     // EC2 expects to take the spot machine back (replace-on-rebalance).
 )
 
 // GetConditions returns the class's conditions.

@@ -140,6 +140,9 @@ type EC2NodeClassSpec struct {
 	// ConnectionTracking sets how long security groups remember idle connections. Only Nitro instance types can do it.
 	// +optional
 	ConnectionTracking *ConnectionTracking `json:"connectionTracking,omitempty"`
+	// EnclaveOptions switch AWS Nitro Enclaves on. Only some instance types can run them.
+	// +optional
+	EnclaveOptions *EnclaveOptions `json:"enclaveOptions,omitempty"`
 	// Context is passed to EC2 as the context of each fleet request.
 	// +optional
 	Context *string `json:"context,omitempty"`
@@ -387,6 +390,13 @@ type ConnectionTracking struct {
 	// +kubebuilder:validation:Maximum=60
 	// +optional
 	UDPTimeout *int32 `json:"udpTimeout,omitempty"`
+}
+
+// EnclaveOptions say whether a node can run AWS Nitro Enclaves.
+type EnclaveOptions struct {
+	// Enabled lets the node run enclaves. Only instance types that support them are launched then.
+	// +required
+	Enabled bool `json:"enabled"`
 }
 
 // CPUOptions of a node.

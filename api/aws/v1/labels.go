@@ -54,6 +54,8 @@ const (
 	AnnotationInstanceProfileName = Group + "/instance-profile-name"
 	// On NodeClaims: "true" once the machine has the tags that need the Node's name.
 	AnnotationInstanceTagged = Group + "/tagged"
+	// On NodeClaims: when EC2 recommended to rebalance the spot machine, with the setting replace-on-rebalance.
+	AnnotationRebalanceRecommended = Group + "/rebalance-recommended"
 	// On NodeClaims: "true" once an older machine was tagged with the cluster's name.
 	AnnotationClusterNameTagged = "compatibility." + Group + "/cluster-name-tagged"
 

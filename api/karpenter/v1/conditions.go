@@ -23,6 +23,8 @@ const (
 	ConditionTypeDisruptionByApproval = "DisruptionByApproval" // Each voluntary step of the pool needs approval; absent otherwise.
 	// The template has annotations that Karpenter keeps for itself; nodes do not get them.
 	ConditionTypeReservedKeysIgnored = "ReservedKeysIgnored"
+	// ConditionTypeSpotAnnotationsIgnored is on a pool some of whose annotations about spot cannot be read; absent otherwise.
+	ConditionTypeSpotAnnotationsIgnored = "SpotAnnotationsIgnored"
 )
 
 // Reasons of NodePool conditions.
@@ -44,6 +46,10 @@ const (
 	ReasonPoolPaused = "PoolPaused"
 	// DisruptionPaused is True: all pools are paused; the message says for how long and why.
 	ReasonClusterPaused = "ClusterPaused"
+	// DisruptionPaused is True: too many new machines or moved pods did not get ready; the message has the figures.
+	ReasonBreakerTripped = "BreakerTripped"
+	// DisruptionPaused is True: a gate of the pool's RolloutPolicy tripped; the message has the evidence.
+	ReasonRolloutTripped = "RolloutTripped"
 	// DisruptionByApproval is True: the message names the rules that approve by themselves.
 	ReasonApprovalManual = "Manual"
 	// DisruptionByApproval is True: an annotation has a value that is not understood, so no rule counts.
@@ -76,6 +82,8 @@ const (
 	ConditionTypeInstanceTerminating  = "InstanceTerminating"  // The cloud was told to stop the machine.
 	ConditionTypeConsistentStateFound = "ConsistentStateFound" // The Node has what the claim promised.
 	ConditionTypeDisruptionReason     = "DisruptionReason"     // The claim was chosen for disruption; the reason says why.
+	// The machine is being rebooted, which only a Karpenter does that was here before: this one finishes it or calls it off.
+	ConditionTypeRebooting = "Rebooting"
 )
 
 // Reasons of NodeClaim conditions.
@@ -99,11 +107,18 @@ const (
 	ReasonNodePoolDrifted      = "NodePoolDrifted"      // Drifted: the pool's template changed.
 	ReasonRequirementsDrifted  = "RequirementsDrifted"  // Drifted: the machine no longer satisfies the pool's requirements.
 	ReasonInstanceTypeNotFound = "InstanceTypeNotFound" // Drifted: the instance type can no longer be had.
+	// Drifted: the machine is older than expireAfter, and a RolloutPolicy has it replaced within budgets.
+	ReasonExpired = "Expired"
 
 	ReasonDraining                 = "Draining"                 // Drained is Unknown: pods are still leaving.
 	ReasonAwaitingVolumeDetachment = "AwaitingVolumeDetachment" // VolumesDetached is Unknown: volumes are still attached.
 	// VolumesDetached is False: time was up before all volumes were detached.
 	ReasonTerminationGracePeriodElapsed = "TerminationGracePeriodElapsed"
+
+	ReasonRebooting       = "Rebooting"       // Initialized is Unknown: the machine is being rebooted.
+	ReasonRebootIssued    = "RebootIssued"    // Rebooting is True: the provider was asked.
+	ReasonRebootSucceeded = "RebootSucceeded" // Rebooting is False: the machine has booted, and its Node is ready.
+	ReasonRebootFailed    = "RebootFailed"    // Rebooting is False: it was called off, or the machine did not boot in time.
 
 	ReasonConsistencyCheckFailed = "ConsistencyCheckFailed" // ConsistentStateFound is False: the message says what the Node lacks.
 )

@@ -46,10 +46,40 @@ const (
 	// On a Node: "true" keeps it from consolidation, as it did before do-not-disrupt; drift and expiry go on.
 	DoNotConsolidateAnnotationKey = Group + "/do-not-consolidate"
 
+	// On a Node or a NodeClaim: "true" forbids repair of the machine.
+	DoNotRepairAnnotationKey = Group + "/do-not-repair"
+	// On a NodeClaim whose machine is being rebooted: how long draining may take before, as a duration; without it, without bound.
+	RebootGracePeriodAnnotationKey = Group + "/reboot-termination-grace-period"
+	// On a NodeClaim whose machine is being rebooted: the boot id of the Node before the provider was asked.
+	RebootPreBootIDAnnotationKey = Group + "/reboot-pre-boot-id"
+	// On a pod: a number that makes its node a later candidate for disruption the higher it is, and an earlier one where it is negative.
+	DisruptionCostAnnotationKey = Group + "/disruption-cost"
+	// On a pod: the value of controller.kubernetes.io/pod-deletion-cost that Karpenter wrote. Another value there is the user's.
+	PodDeletionCostAnnotationKey = Group + "/pod-deletion-cost"
+
 	// On a NodePool, or on the namespace kube-system for all of them: "true", or until when (RFC 3339), no node is disrupted voluntarily.
 	PausedAnnotationKey = Group + "/paused"
 	// Beside it: why, for its readers.
 	PausedReasonAnnotationKey = Group + "/paused-reason"
+	// Beside it, where the controller paused the pool itself: "breaker" or "rollout". "karpenter resume" ends such pauses too.
+	PausedByAnnotationKey = Group + "/paused-by"
+	// On a NodePool: when the breaker last stopped disruption, RFC 3339. It stays when the stop is over.
+	BreakerTrippedAnnotationKey = Group + "/breaker-tripped"
+	// On a NodePool: when a gate of its RolloutPolicy last stopped disruption, RFC 3339. It stays when the stop is over.
+	RolloutTrippedAnnotationKey = Group + "/rollout-tripped"
+
+	// On the pod template of a Deployment, else on its namespace, else on the NodePool of its node: "restart" if a rolling restart may move
+	// a pod that must not go without a successor. Any other value forbids it.
+	SurgeAnnotationKey = Group + "/surge"
+
+	// On a NodePool: what it costs, in dollars, when a spot machine of it is taken back; without it, what the setting interruption-cost
+	// says. On NodeClaims: what the plan reckoned with that opened them.
+	InterruptionCostAnnotationKey = Group + "/interruption-cost"
+
+	// On a NodePool: at most this part of its spot machines, and of those of one workload, are of one type in one zone, such as "50%".
+	SpotMaxShareAnnotationKey = Group + "/spot-max-share"
+	// On NodeClaims of pools with spot-max-share: the workloads whose pods they were opened for, and how many, such as "default/web=3".
+	OpenedForAnnotationKey = Group + "/opened-for"
 
 	// On a NodePool: "manual" if each voluntary step of it needs approval, "automatic" if none does.
 	ApprovalAnnotationKey = Group + "/disruption-approval"
@@ -102,6 +132,25 @@ const (
 	// On NodeClaims that are being deleted: the time (RFC 3339) before which pods are evicted only once their replacements are ready.
 	EvictAfterAnnotationKey = Group + "/evict-after"
 
+	// On a CapacityBuffer: the starts of the times in which it keeps room, as a cron schedule; without it, always.
+	ScheduleAnnotationKey = Group + "/schedule"
+	// Beside it: how long each time lasts, as a duration.
+	ScheduleDurationAnnotationKey = Group + "/schedule-duration"
+	// Beside them, or beside the annotation to learn: the time zone of the schedule or of the days, UTC if it is left out.
+	ScheduleTimeZoneAnnotationKey = Group + "/schedule-time-zone"
+	// On a NodePool or CapacityBuffer: "true" to have room kept at the times at which pods came on earlier days.
+	LearnAnnotationKey = Group + "/learn"
+	// On NodeClaims that foresight opened: the announcement that they were opened for, in one sentence.
+	OpenedAheadAnnotationKey = Group + "/opened-ahead"
+
+	// On CommitmentDiscounts that are imported: "true".
+	ImportedLabelKey = Group + "/imported"
+	// On such objects: when the cloud last named the commitment in whole (RFC 3339). An older time than a day ago
+	// makes it stale. An object without it was written by a person, and the import leaves it alone.
+	ImportedAtAnnotationKey = Group + "/imported-at"
+	// On such objects: the share that the import gave. While spec.share is another one, that is a person's and stays.
+	ImportedShareAnnotationKey = Group + "/imported-share"
+
 	// On the pods that stand for a CapacityBuffer, which exist only in plans: "true".
 	CapacityBufferFakePodAnnotationKey = Group + "/capacity-buffer-fake-pod"
 	// On such pods: the buffer's name.
@@ -119,6 +168,15 @@ const (
 // PausedNamespace is the namespace whose annotation pauses all pools. It is in every cluster, and few may write it.
 const PausedNamespace = "kube-system"
 
+// Values of PausedByAnnotationKey: what the breaker and the gates of a RolloutPolicy write.
+const (
+	PausedByBreaker = "breaker"
+	PausedByRollout = "rollout"
+)
+
+// SurgeRestart is the value of SurgeAnnotationKey that agrees to rolling restarts.
+const SurgeRestart = "restart"
+
 // What may be written onto the Node of a machine without NodeClaim.
 const (
 	OrphanAdopt     = "adopt"     // A NodeClaim is made for it from its NodePool.
@@ -129,6 +187,7 @@ const (
 const (
 	DisruptedTaintKey    = Group + "/disrupted"    // NoSchedule: the node was chosen for disruption or is being terminated.
 	UnregisteredTaintKey = Group + "/unregistered" // NoExecute: nodes boot with it and lose it when they are registered.
+	RebootingTaintKey    = Group + "/rebooting"    // NoSchedule: the machine is being rebooted.
 	UnderusedTaintKey    = Group + "/underused"    // PreferNoSchedule: new pods go elsewhere if they can, so that the node gets empty.
 	ReadinessTaintPrefix = "readiness.k8s.io/"     // Begins the keys of taints that stand for something a starting node waits for.
 )
@@ -170,7 +229,7 @@ func KnownEphemeralTaint(t *corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 	case corev1.TaintNodeUnreachable:
 		return t.Effect == corev1.TaintEffectNoSchedule
-	case "node.cloudprovider.kubernetes.io/uninitialized":
+	case "node.cloudprovider.kubernetes.io/uninitialized", RebootingTaintKey:
 		return t.Effect == corev1.TaintEffectNoSchedule
 	default:
 		return IsUnregisteredTaint(t) || strings.HasPrefix(t.Key, ReadinessTaintPrefix)

@@ -203,7 +203,7 @@ type Disruption struct {
 
 // DisruptionReason says why a node is disrupted.
 //
-// +kubebuilder:validation:Enum=Underutilized;Empty;Drifted
+// +kubebuilder:validation:Enum=Underutilized;Empty;Drifted;Unhealthy
 type DisruptionReason string
 
 // The disruption reasons that budgets know.
@@ -211,7 +211,13 @@ const (
 	DisruptionReasonUnderutilized DisruptionReason = "Underutilized"
 	DisruptionReasonEmpty         DisruptionReason = "Empty"
 	DisruptionReasonDrifted       DisruptionReason = "Drifted"
+	DisruptionReasonUnhealthy     DisruptionReason = "Unhealthy"
 )
+
+// DisruptionReasons lists the reasons that budgets know.
+var DisruptionReasons = []DisruptionReason{
+	DisruptionReasonEmpty, DisruptionReasonDrifted, DisruptionReasonUnderutilized, DisruptionReasonUnhealthy,
+}
 
 // Budget limits how many nodes may be disrupted at a time, always or in a recurring window of time.
 //

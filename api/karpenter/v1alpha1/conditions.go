@@ -25,6 +25,51 @@ const (
 	ReasonConflict = "Conflict"
 )
 
+// Conditions of a CommitmentDiscount. Ready is their root: plans count on the commitment.
+const (
+	ConditionTypeValid   = "Valid"   // The object makes sense, and no older one has its id.
+	ConditionTypeActive  = "Active"  // It has begun and has not ended.
+	ConditionTypeCertain = "Certain" // Plans may rely on it.
+)
+
+// GetConditions returns the commitment's conditions.
+func (d *CommitmentDiscount) GetConditions() []metav1.Condition { return d.Status.Conditions }
+
+// SetConditions replaces the commitment's conditions.
+func (d *CommitmentDiscount) SetConditions(c []metav1.Condition) { d.Status.Conditions = c }
+
+// ConditionRules says what makes a commitment Ready.
+func (d *CommitmentDiscount) ConditionRules() condition.Rules {
+	return condition.Rules{Root: ConditionTypeReady, Dependents: []string{ConditionTypeValid, ConditionTypeActive, ConditionTypeCertain}}
+}
+
+// Conditions of a RolloutPolicy, beside Valid. Ready is their root: nothing stops or delays a rollout but its steps, windows and budgets.
+const (
+	ConditionTypeGatesAnswered = "GatesAnswered" // Each gate that was asked has answered.
+	ConditionTypeGatesPassed   = "GatesPassed"   // No gate has tripped since the NodePools were resumed last.
+)
+
+// Reasons of RolloutPolicy conditions.
+const (
+	// Valid is False: a selector or window cannot be read. No drifted node of its NodePools is replaced.
+	ReasonNotRead      = "NotRead"
+	ReasonPoolsOverlap = "PoolsOverlap" // Valid is False: an older policy holds for some of its NodePools.
+	ReasonNoAnswer     = "NoAnswer"     // GatesAnswered is False: the message names the gates; the rollout waits.
+	ReasonGateTripped  = "GateTripped"  // GatesPassed is False: the message has the evidence.
+)
+
+// GetConditions returns the policy's conditions.
+func (p *RolloutPolicy) GetConditions() []metav1.Condition { return p.Status.Conditions }
+
+// SetConditions replaces the policy's conditions.
+func (p *RolloutPolicy) SetConditions(c []metav1.Condition) { p.Status.Conditions = c }
+
+// ConditionRules says what makes a policy Ready.
+func (p *RolloutPolicy) ConditionRules() condition.Rules {
+	return condition.Rules{Root: ConditionTypeReady,
+		Dependents: []string{ConditionTypeValid, ConditionTypeGatesAnswered, ConditionTypeGatesPassed}}
+}
+
 // A Conflict is the first thing of which two overlays of equal weight speak. It is the message of a condition with ReasonConflict.
 //
 // +kubebuilder:object:generate=false

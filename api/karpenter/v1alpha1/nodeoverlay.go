@@ -14,7 +14,8 @@ var GroupVersion = schema.GroupVersion{Group: v1.Group, Version: "v1alpha1"}
 
 // AddToScheme makes a scheme know the types of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &NodeOverlay{}, &NodeOverlayList{}, &DisruptionPlan{}, &DisruptionPlanList{})
+	s.AddKnownTypes(GroupVersion, &NodeOverlay{}, &NodeOverlayList{}, &DisruptionPlan{}, &DisruptionPlanList{},
+		&CommitmentDiscount{}, &CommitmentDiscountList{}, &RolloutPolicy{}, &RolloutPolicyList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

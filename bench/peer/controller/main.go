@@ -29,6 +29,7 @@ func main() {
 	bare := scarce.New(kwok.NewCloudProvider(ctx, client, types), types, os.Getenv("SCARCE"))
 	provider := overlay.Decorate(bare, client, op.InstanceTypeStore)
 	cluster := state.NewCluster(op.Clock, client, provider)
-	loops := controllers.NewControllers(ctx, op.Manager, op.Clock, client, op.EventRecorder, provider, bare, cluster, op.InstanceTypeStore)
+	loops := controllers.NewControllers(ctx, op.Manager, op.Clock, client, op.EventRecorder, provider, bare, cluster,
+		op.InstanceTypeStore, op.PredictionStore)
 	op.WithControllers(ctx, loops...).Start(ctx)
 }

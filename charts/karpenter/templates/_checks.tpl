@@ -53,6 +53,13 @@ start without its cluster or its queue. What must be written otherwise is refuse
 {{- range $key := list "drift" "driftEnabled" }}
 {{- if eq (toString (get $gates $key)) "false" }}{{ $wrong = append $wrong (printf "settings.featureGates.%s=false: drift cannot be switched off; give each NodePool a budget of nodes \"0\" with the reason Drifted" $key) }}{{ end }}
 {{- end }}
+{{- if eq (include "karpenter.on" (list $ $v.settings.enableDRA)) "true" }}
+{{- range $path, $contrary := dict "ignoreDRARequests" (list $v.settings.ignoreDRARequests "true") "awsFeatureGates.draNVIDIAGPU" (list ($v.settings.awsFeatureGates | default dict).draNVIDIAGPU "false") "awsFeatureGates.draEFA" (list ($v.settings.awsFeatureGates | default dict).draEFA "false") }}
+{{- if and (not (kindIs "invalid" (first $contrary))) (eq (include "karpenter.on" (list $ (first $contrary))) (last $contrary)) }}{{ $wrong = append $wrong (printf "settings.%s=%s: settings.enableDRA=true says the contrary; leave one of them out" $path (last $contrary)) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- if and (eq (include "karpenter.on" (list $ $v.settings.legacyNodeRepair)) "true") (eq (include "karpenter.on" (list $ $gates.terminateFirstRepair)) "true") }}{{ $wrong = append $wrong "settings.legacyNodeRepair=true: it never waits for a replacement; leave out settings.featureGates.terminateFirstRepair" }}{{ end }}
+{{- if and $v.settings.importCommitments (ne (include "karpenter.on" (list $ $gates.commitmentDiscounts)) "true") }}{{ $wrong = append $wrong "settings.importCommitments: write settings.featureGates.commitmentDiscounts: true too" }}{{ end }}
 {{- with $v.settings.vmMemoryOverheadPercent }}
 {{- if ge (float64 .) 1.0 }}{{ $wrong = append $wrong (printf "settings.vmMemoryOverheadPercent=%v: it is a share, so that 7.5 %% is 0.075" .) }}{{ end }}
 {{- end }}

@@ -63,25 +63,40 @@
   (dict "name" "CLUSTER_CA_BUNDLE" "value" $s.clusterCABundle)
   (dict "name" "CLUSTER_ENDPOINT" "value" $s.clusterEndpoint)
   (dict "name" "ISOLATED_VPC" "value" $s.isolatedVPC)
+  (dict "name" "PRICE_FILE" "value" $s.priceFile)
   (dict "name" "EKS_CONTROL_PLANE" "value" $s.eksControlPlane)
   (dict "name" "VM_MEMORY_OVERHEAD_PERCENT" "value" $s.vmMemoryOverheadPercent)
   (dict "name" "INTERRUPTION_QUEUE" "value" $s.interruptionQueue)
+  (dict "name" "REPLACE_ON_REBALANCE" "value" $s.replaceOnRebalance)
   (dict "name" "ENABLE_ZONAL_SHIFT" "value" $s.enableZonalShift)
   (dict "name" "RESERVED_ENIS" "value" $s.reservedENIs)
+  (dict "name" "ASSUME_REQUESTS" "value" $s.assumeRequests)
   (dict "name" "SPOT_TYPES" "value" $s.spotTypes)
   (dict "name" "NODE_PRICE" "value" $s.nodePrice)
+  (dict "name" "INTERRUPTION_COST" "value" $s.interruptionCost)
+  (dict "name" "BREAKER_PERCENT" "value" $s.breakerPercent)
+  (dict "name" "BREAKER_WINDOW" "value" $s.breakerWindow)
+  (dict "name" "BREAKER_PAUSE" "value" $s.breakerPause)
   (dict "name" "JOURNAL_DIR" "value" $s.journalDir)
+  (dict "name" "HISTORY_CONFIG_MAP" "value" (ternary (printf "%s-history" (include "karpenter.fullname" .)) "" (eq (include "karpenter.on" (list $ $s.keepHistory)) "true")))
+  (dict "name" "LEDGER_CONFIG_MAPS" "value" (ternary (printf "%s-ledger" (include "karpenter.fullname" .)) nil (eq (include "karpenter.on" (list $ $s.ledger)) "true")))
+  (dict "name" "LEDGER_LABELS" "value" (ternary $s.ledgerLabels nil (ne (toString $s.ledgerLabels) "")))
+  (dict "name" "OPENCOST_METRICS" "value" (ternary "true" nil (eq (include "karpenter.on" (list $ $s.openCostMetrics)) "true")))
   (dict "name" "RECORD_DIR" "value" $s.recordDir)
   (dict "name" "SCENARIO_FOLDER" "value" $s.scenarioFolder)
-  (dict "name" "IGNORE_DRA_REQUESTS" "value" $s.ignoreDRARequests)
+  (dict "name" "IGNORE_DRA_REQUESTS" "value" (eq (include "karpenter.devices" .) "" | toString))
   (dict "name" "METRICS_AUTHENTICATION" "value" $s.metricsAuthentication)
   (dict "name" "DISABLE_CLUSTER_STATE_OBSERVABILITY" "value" $s.disableClusterStateObservability)
   (dict "name" "HISTORIC_METRICS" "value" $s.historicMetrics)
   (dict "name" "DISABLE_DRY_RUN" "value" $s.disableDryRun)
+  (dict "name" "IMPORT_COMMITMENTS" "value" ($s.importCommitments | default nil))
+  (dict "name" "FORESIGHT" "value" $s.foresight)
+  (dict "name" "LEARN_QUANTILE" "value" $s.learnQuantile)
   (dict "name" "NOMINATION_HINTS" "value" $s.nominationHints)
   (dict "name" "HOLD_TAINT_UNTIL_READY" "value" $s.holdTaintUntilReady)
   (dict "name" "AMI_REFRESH_INTERVAL" "value" $s.amiRefreshInterval)
   (dict "name" "SUBNET_REFRESH_INTERVAL" "value" $s.subnetRefreshInterval)
+  (dict "name" "SECURITY_GROUP_REFRESH_INTERVAL" "value" $s.securityGroupRefreshInterval)
 }}
 {{- if not (kindIs "invalid" .value) }}
 {{- include "karpenter.env" (dict "name" .name "value" (tpl (toString .value) $)) }}
@@ -93,12 +108,31 @@
 - name: SCHEDULER_CONFIG
   value: {{ kindIs "string" . | ternary . (toJson .) | quote }}
 {{- end }}
+{{- if eq (include "karpenter.on" (list . $s.legacyNodeRepair)) "true" }}
+- name: LEGACY_NODE_REPAIR
+  value: "true"
+{{- end }}
+{{- if eq (toString .Values.surge.enabled) "true" }}
+- name: SURGE
+  value: "true"
+- name: SURGE_SAVING
+  value: {{ .Values.surge.saving | quote }}
+{{- end }}
 {{- with $s.featureGates }}
 - name: FEATURE_GATES
-  value: {{ printf "ReservedCapacity=%t,SpotToSpotConsolidation=%t,NodeRepair=%t,NodeOverlay=%t,StaticCapacity=%t,CapacityBuffer=%t" .reservedCapacity .spotToSpotConsolidation .nodeRepair .nodeOverlay .staticCapacity .capacityBuffer | quote }}
+  value: {{ printf "%s%s%s%s" (include "karpenter.gates" (list $
+    "ReservedCapacity" .reservedCapacity "SpotToSpotConsolidation" .spotToSpotConsolidation "NodeRepair" .nodeRepair
+    "NodeOverlay" .nodeOverlay "StaticCapacity" .staticCapacity "CapacityBuffer" .capacityBuffer
+    "TerminateFirstDrift" .terminateFirstDrift "TerminateFirstRepair" .terminateFirstRepair
+    "PodDeletionCostManagement" .podDeletionCostManagement))
+    (eq (include "karpenter.on" (list $ .commitmentDiscounts)) "true" | ternary ",CommitmentDiscounts=true" "")
+    (eq (include "karpenter.on" (list $ .capacityQuota)) "true" | ternary ",CapacityQuota=true" "")
+    (eq (include "karpenter.on" (list $ .rolloutPolicies)) "true" | ternary ",RolloutPolicies=true" "") | quote }}
 {{- end }}
 {{- with $s.awsFeatureGates }}
 - name: AWS_FEATURE_GATES
-  value: {{ printf "NodeClassCEL=%t" .nodeClassCEL | quote }}
+  value: {{ include "karpenter.gates" (list $
+    "NodeClassCEL" .nodeClassCEL "DRANVIDIAGPU" (include "karpenter.device.gate" (list $ .draNVIDIAGPU))
+    "DRAEFA" (include "karpenter.device.gate" (list $ .draEFA)) "RebootForRepair" .rebootForRepair) | quote }}
 {{- end }}
 {{- end -}}

@@ -111,6 +111,38 @@ spec:
   validationActions: [{{ .policy.action | default "Deny" }}]
 {{- end -}}
 
+{{/* true or false: what a value means that may be a template, a text or missing */}}
+{{- define "karpenter.on" -}}
+{{- $root := index . 0 -}}{{- $value := index . 1 -}}
+{{- if kindIs "invalid" $value -}}false{{- else -}}{{ tpl (toString $value) $root }}{{- end -}}
+{{- end -}}
+
+{{/* Name=true,Name=false of names and values that follow the root in a list */}}
+{{- define "karpenter.gates" -}}
+{{- $root := index . 0 -}}{{- $rest := rest . -}}
+{{- range $i, $name := $rest -}}
+{{- if eq (mod $i 2) 0 -}}
+{{- if $i }},{{ end -}}{{ $name }}={{ include "karpenter.on" (list $root (index $rest (add1 $i | int))) }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* what a gate for devices is: its own value, or else that of enableDRA */}}
+{{- define "karpenter.device.gate" -}}
+{{- $root := index . 0 -}}{{- $value := index . 1 -}}
+{{- if kindIs "invalid" $value -}}{{- $value = $root.Values.settings.enableDRA -}}{{- end -}}
+{{- include "karpenter.on" (list $root $value) -}}
+{{- end -}}
+
+{{/* yes where the devices of pods are planned for */}}
+{{- define "karpenter.devices" -}}
+{{- $s := .Values.settings -}}{{- $aws := $s.awsFeatureGates | default dict -}}
+{{- $gates := list (include "karpenter.device.gate" (list . $aws.draNVIDIAGPU)) (include "karpenter.device.gate" (list . $aws.draEFA)) -}}
+{{- $ignored := "true" -}}
+{{- if not (kindIs "invalid" $s.ignoreDRARequests) -}}{{- $ignored = tpl (toString $s.ignoreDRARequests) . -}}{{- end -}}
+{{- if or (eq $ignored "false") (has "true" $gates) -}}yes{{- end -}}
+{{- end -}}
+
 {{/* not empty where kube-scheduler's default spread constraints are told, by a setting or by a variable */}}
 {{- define "karpenter.defaultSpread" -}}
 {{- if .Values.settings.schedulerConfig -}}yes{{- end -}}

@@ -32,14 +32,14 @@ locals {
     ServiceAccount = var.service_account
   }
 
-  controller_policies = {
+  controller_policies = merge(var.import_commitments ? { Commitments = "commitments" } : {}, {
     NodeLifecycle     = "node-lifecycle"
     IAMIntegration    = "iam-integration"
     EKSIntegration    = "eks-integration"
     Interruption      = "interruption"
     ResourceDiscovery = "resource-discovery"
     ZonalShift        = "zonal-shift"
-  }
+  })
 
   rules = jsondecode(file("${path.module}/policies/rules.json"))
 }

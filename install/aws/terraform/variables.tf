@@ -31,6 +31,12 @@ variable "service_account" {
   default     = "karpenter"
 }
 
+variable "import_commitments" {
+  description = "Whether the controller may read the account's Reserved Instances and Savings Plans, for the value settings.importCommitments"
+  type        = bool
+  default     = false
+}
+
 variable "tags" {
   description = "Tags of everything that is made"
   type        = map(string)

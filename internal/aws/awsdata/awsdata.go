@@ -25,6 +25,12 @@ var pricesGz []byte
 //go:embed branch-interfaces.json.gz
 var branchesGz []byte
 
+//go:embed made.txt
+var made string
+
+// Made returns the day of the data, such as 2026-07-20.
+func Made() string { return strings.TrimSpace(made) }
+
 // Each file is read once, on first use.
 var (
 	types     = sync.OnceValue(loadTypes)
@@ -63,6 +69,23 @@ func PriceRegion(region string) (string, bool) {
 func Prices(region string) map[string]float64 {
 	from, _ := PriceRegion(region)
 	return prices()[from]
+}
+
+// Unlisted returns the types, sorted, that have a price in a region but that EC2 lists no more, so that nothing can launch them.
+func Unlisted() []string {
+	listed := map[string]bool{}
+	for _, t := range Types() {
+		listed[t.Name] = true
+	}
+	out := map[string]bool{}
+	for _, table := range prices() {
+		for name := range table {
+			if !listed[name] {
+				out[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(out))
 }
 
 // Branches returns how many branch interfaces (pod ENIs) a type carries; 0 for types that cannot trunk.

@@ -24,6 +24,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/offer"
 	"karpenter.sh/karpenter/internal/aws/price"
 	"karpenter.sh/karpenter/internal/aws/shortage"
+	"karpenter.sh/karpenter/internal/aws/spotrisk"
 	"karpenter.sh/karpenter/internal/aws/zonalshift"
 	"karpenter.sh/karpenter/internal/kit/dedup"
 	"karpenter.sh/karpenter/internal/kit/identity"
@@ -42,6 +43,8 @@ type Sources struct {
 		Left(id string) int
 		Sequence() uint64
 	}
+	// Risks knows how often spot machines are taken back; nil where that is not known.
+	Risks *spotrisk.Memory
 	// Shifts knows the zones, by id, from which traffic is shifted away.
 	Shifts *zonalshift.Watch
 	// Home is the zone in which a cluster placement group has machines, "" for none. It may be nil.
@@ -101,6 +104,7 @@ type epoch struct {
 	reservations uint64
 	home         string
 	shifts       uint64
+	risks        uint64
 }
 
 // New returns Catalogues that know none yet.
@@ -318,6 +322,9 @@ func (s *Catalogues) offer(sh *shelf) {
 	if s.from.Reservations != nil {
 		now.reservations = s.from.Reservations.Sequence()
 	}
+	if s.from.Risks != nil {
+		now.risks = s.from.Risks.Sequence()
+	}
 	if sh.cluster && s.from.Home != nil {
 		now.home = s.from.Home(sh.market.Group.ID)
 	}
@@ -327,6 +334,9 @@ func (s *Catalogues) offer(sh *shelf) {
 	m := *sh.market
 	m.Group.Home = now.home
 	m.Prices, m.Stock = now.prices, s.from.Stock
+	if s.from.Risks != nil {
+		m.Risks = s.from.Risks
+	}
 	m.Zones = slices.Clone(m.Zones)
 	for i := range m.Zones {
 		m.Zones[i].Full = s.from.Stock.ZoneOut(sh.subnets[m.Zones[i].Name]) || s.from.Shifts.Away(m.Zones[i].ID)
@@ -356,6 +366,7 @@ func (s *Catalogues) offer(sh *shelf) {
 func equal(a, b []cloud.Offering) bool {
 	return slices.EqualFunc(a, b, func(x, y cloud.Offering) bool {
 		return x.Price == y.Price && x.Available == y.Available && x.NeedsPrice == y.NeedsPrice &&
+			x.Hazard == y.Hazard && x.Rests == y.Rests &&
 			x.Reservation == y.Reservation && x.Reserved == y.Reserved && reflect.DeepEqual(x.Labels, y.Labels)
 	})
 }

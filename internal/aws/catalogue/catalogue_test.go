@@ -100,6 +100,9 @@ func TestWhatChangesACatalogue(t *testing.T) {
 			on := "enabled"
 			nc.Spec.CPUOptions = &awsv1.CPUOptions{NestedVirtualization: &on}
 		}, false},
+		"enclaves": {nil, func(nc *awsv1.EC2NodeClass) {
+			nc.Spec.EnclaveOptions = &awsv1.EnclaveOptions{Enabled: true}
+		}, false},
 		"a pool that is out": {func(_ *fixed, s *shortage.List, _ *nodememory.Memory) {
 			s.Mark(shortage.Pool{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 		}, nil, false},
@@ -127,6 +130,25 @@ func TestWhatChangesACatalogue(t *testing.T) {
 				t.Errorf("the catalogue is the same: %v, want %v", got, tc.same)
 			}
 		})
+	}
+}
+
+// EC2 puts all machines of a cluster placement group into one zone; groups of other strategies span zones.
+func TestOnlyAClusterGroupKeepsToTheZoneOfItsMachines(t *testing.T) {
+	for strategy, alone := range map[string]bool{awsv1.PlacementStrategyCluster: true, awsv1.PlacementStrategySpread: false} {
+		s, _, _, _ := newCatalogues()
+		s.from.Home = func(string) string { return "us-east-1b" }
+		zones := map[string]bool{}
+		for _, o := range find(catalog(t, s, class("a", func(nc *awsv1.EC2NodeClass) {
+			nc.Status.PlacementGroup = &awsv1.PlacementGroup{ID: "pg-1", Name: "g", Strategy: strategy}
+		})), "c5n.18xlarge").Offerings {
+			if o.Available {
+				zones[o.Zone()] = true
+			}
+		}
+		if (len(zones) == 1 && zones["us-east-1b"]) != alone {
+			t.Errorf("strategy %s: c5n.18xlarge is offered in %v", strategy, zones)
+		}
 	}
 }
 

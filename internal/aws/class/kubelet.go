@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // signals are the eviction signals of the kubelet.
@@ -102,7 +102,7 @@ func validThreshold(value string) bool {
 		p, err := strconv.ParseFloat(percent, 64)
 		return err == nil && p >= 0 && p <= 100
 	}
-	q, err := resource.ParseQuantity(value)
+	q, err := bounded.ParseQuantity(value)
 	return err == nil && q.Sign() >= 0
 }
 
@@ -167,7 +167,7 @@ func expressions(m *awsv1.ManagedKubelet) []string {
 	}
 	for name, amounts := range map[string]map[string]string{"kubeReserved": m.KubeReserved, "systemReserved": m.SystemReserved} {
 		for key, value := range amounts {
-			if _, err := resource.ParseQuantity(value); err != nil {
+			if _, err := bounded.ParseQuantity(value); err != nil {
 				out = append(out, name+"."+key)
 			}
 		}

@@ -39,6 +39,7 @@ type classMirror struct {
 	ConnectionTracking       *trackingMirror          `json:"connectionTracking,omitempty"`
 	Context                  *string                  `json:"context,omitempty"`
 	NestedVirtualization     *string                  `json:"nestedVirtualization,omitempty"`
+	Enclaves                 bool                     `json:"enclaves,omitempty"` // false is what a class without the option means
 }
 
 type placementGroupMirror struct {
@@ -105,6 +106,9 @@ func stampOf(class *awsv1.EC2NodeClass, caBundle string) (drift.Stamp, error) {
 	}
 	if c := spec.ConnectionTracking; c != nil {
 		mirror.ConnectionTracking = &trackingMirror{c.TCPEstablishedTimeout, c.UDPStreamTimeout, c.UDPTimeout}
+	}
+	if e := spec.EnclaveOptions; e != nil {
+		mirror.Enclaves = e.Enabled
 	}
 	if cpu := spec.CPUOptions; cpu != nil {
 		mirror.NestedVirtualization = cpu.NestedVirtualization

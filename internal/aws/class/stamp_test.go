@@ -94,6 +94,8 @@ func TestClassStamp(t *testing.T) {
 		"nestedVirtualization": {func(s *awsv1.EC2NodeClassSpec) {
 			s.CPUOptions = &awsv1.CPUOptions{NestedVirtualization: new("enabled")}
 		}, true},
+		"enclaves":        {func(s *awsv1.EC2NodeClassSpec) { s.EnclaveOptions = &awsv1.EnclaveOptions{Enabled: true} }, true},
+		"no enclaves":     {func(s *awsv1.EC2NodeClassSpec) { s.EnclaveOptions = &awsv1.EnclaveOptions{} }, false},
 		"placement group": {func(s *awsv1.EC2NodeClassSpec) { s.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "g"} }, true},
 		"another family":  {func(s *awsv1.EC2NodeClassSpec) { s.AMIFamily = new("Custom") }, true},
 		"kubelet field": {func(s *awsv1.EC2NodeClassSpec) {

@@ -73,7 +73,11 @@ func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 func (c *Controller) reservations(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	if !c.Settings.Reservations {
 		nc.Status.CapacityReservations = nil
-		return found(0)
+		f := found(0)
+		if len(nc.Spec.CapacityReservationSelectorTerms) > 0 {
+			f.message = "spec.capacityReservationSelectorTerms has no effect: the feature gate ReservedCapacity is off"
+		}
+		return f
 	}
 	now := time.Now()
 	selected, err := c.Reservations.Find(ctx, nc, now)
@@ -182,7 +186,19 @@ func (c *Controller) instanceProfile(ctx context.Context, nc *awsv1.EC2NodeClass
 
 // validation waits for what it depends on, then asks the validator.
 func (c *Controller) validation(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
-	return c.Validator.validate(ctx, nc)
+	f := c.Validator.validate(ctx, nc)
+	if f.status == metav1.ConditionTrue {
+		f.message = withNotes(f.message, Ignored(nc))
+	}
+	return f
+}
+
+// withNotes adds notes to a message, which may be empty.
+func withNotes(message string, notes []string) string {
+	if message != "" {
+		notes = append([]string{message}, notes...)
+	}
+	return strings.Join(notes, "; ")
 }
 
 // statusEqual compares what is written: lists that are empty and lists that are missing are the same.

@@ -144,7 +144,7 @@ func Minor(version string) (string, error) {
 // The Kubernetes minors that Karpenter supports.
 const (
 	oldestMinor = 26
-	newestMinor = 36
+	newestMinor = 37
 )
 
 // Supported reports whether a version such as "1.36" is supported by Karpenter.

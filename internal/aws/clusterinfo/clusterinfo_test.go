@@ -22,7 +22,7 @@ func TestVersions(t *testing.T) {
 	if _, err := Minor("latest"); err == nil {
 		t.Error("a version without a minor is understood")
 	}
-	for version, want := range map[string]bool{"1.25": false, "1.26": true, "1.36": true, "1.37": false, "x": false} {
+	for version, want := range map[string]bool{"1.25": false, "1.26": true, "1.37": true, "1.38": false, "x": false} {
 		if got := Supported(version); got != want {
 			t.Errorf("Supported(%s) = %v, want %v", version, got, want)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/pricing"
+	"github.com/aws/aws-sdk-go-v2/service/savingsplans"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/smithy-go/middleware"
@@ -34,6 +35,7 @@ type Clients struct {
 	EKS     *eks.Client
 	Pricing *pricing.Client
 	Shifts  *arczonalshift.Client
+	Plans   *savingsplans.Client
 }
 
 // New returns clients that share a configuration, whose retryer they keep if it has one. version goes into the user
@@ -47,7 +49,7 @@ func New(cfg aws.Config, version string, observer Observer) *Clients {
 	cfg.APIOptions = append(cfg.APIOptions, awsmiddleware.AddUserAgentKey(v1.Group+"-"+version), observer.middlewares, limited)
 	return &Clients{
 		EC2: ec2.NewFromConfig(cfg), IAM: iam.NewFromConfig(cfg), SSM: ssm.NewFromConfig(cfg), SQS: sqs.NewFromConfig(cfg),
-		EKS: eks.NewFromConfig(cfg), Shifts: arczonalshift.NewFromConfig(cfg),
+		EKS: eks.NewFromConfig(cfg), Shifts: arczonalshift.NewFromConfig(cfg), Plans: savingsplans.NewFromConfig(cfg),
 		Pricing: pricing.NewFromConfig(cfg, func(o *pricing.Options) {
 			// The price list is served from a few regions only, whatever region it is about.
 			o.Region = pricingRegion(cfg.Region)

@@ -21,7 +21,7 @@ type Call struct {
 	Retries            int // of a whole call
 }
 
-// An Observer receives calls and of their attempts. Nil fields are left out.
+// An Observer receives each call, and each attempt of it. A nil field receives none.
 type Observer struct {
 	Call, Attempt func(Call)
 }

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -124,6 +125,19 @@ func compatible(types []*cloud.InstanceType, needs need.Needs, requests corev1.R
 		out = append(out, Candidate{it, offerings})
 	}
 	return out
+}
+
+// Offered yields what is available for a claim.
+func Offered(types []*cloud.InstanceType, claim *v1.NodeClaim) iter.Seq2[*cloud.InstanceType, *cloud.Offering] {
+	return func(yield func(*cloud.InstanceType, *cloud.Offering) bool) {
+		for _, c := range compatible(types, need.Of(claim.Spec.Requirements), claim.Spec.Resources.Requests) {
+			for _, o := range c.Offerings {
+				if !yield(c.Type, o) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Values returns the values of a label that the available offerings for a claim decide, that of the cheapest first.

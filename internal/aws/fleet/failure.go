@@ -86,6 +86,11 @@ func (f Failure) full() bool {
 // Out says that the failure means there is no machine, not that something is wrong.
 func (f Failure) Out() bool { return slices.Contains(outCodes, f.Code) }
 
+// Scarce says that EC2 has no more machines of the type in the zone.
+func (f Failure) Scarce() bool {
+	return f.InstanceType != "" && (f.Code == "InsufficientInstanceCapacity" || f.Code == "UnfulfillableCapacity")
+}
+
 // Reason is a word for conditions and metrics.
 func (f Failure) Reason() string { reason, _ := explain(f.Code + ": " + f.Message); return reason }
 
@@ -141,8 +146,9 @@ func launchErrorOf(reason string, err error) error {
 	return &cloud.LaunchError{Reason: reason, Message: err.Error(), Err: err}
 }
 
-// CallFailed turns the error of a whole call into the error that the caller acts on. An unknown outcome stays unchanged.
-func CallFailed(err error) error {
+// ErrorOfCall turns the error of a whole call into the error that the caller acts on. Unknown outcomes, and errors that are of such a
+// type already, stay unchanged.
+func ErrorOfCall(err error) error {
 	var known *cloud.LaunchError
 	var dry *cloud.NoCapacityError
 	var unready *cloud.ClassNotReadyError

@@ -72,13 +72,16 @@ type Fleet struct {
 	terminates *batch.Batcher[struct{}, string, struct{}]
 }
 
+// filterValues is EC2's limit for the values of all filters of one call. A call that looks for the machines of claims
+// also filters by cluster and by state.
+const filterValues = 200
+
 // New returns a Fleet whose calls end when base does.
 func New(base context.Context, api api, subnets subnets, s *shortage.List, settings Settings) *Fleet {
 	f := &Fleet{api: api, subnets: subnets, stock: s, settings: settings}
 	f.launches = batch.New(base, f.window("create_fleet", 35*time.Millisecond, 1000), f.launch)
-	// EC2 takes at most 200 values in one filter.
-	f.lookups = batch.New(base, f.window("describe_instances", 100*time.Millisecond, 200), f.describe)
-	f.ofClaims = batch.New(base, f.window("describe_instances", 100*time.Millisecond, 200), f.describeClaims)
+	f.lookups = batch.New(base, f.window("describe_instances", 100*time.Millisecond, filterValues), f.describe)
+	f.ofClaims = batch.New(base, f.window("describe_instances", 100*time.Millisecond, filterValues-1-len(present)), f.describeClaims)
 	f.terminates = batch.New(base, f.window("terminate_instances", 100*time.Millisecond, 500), f.terminate)
 	return f
 }
@@ -165,7 +168,7 @@ func (f *Fleet) launchIn(ctx context.Context, orders []*Order, zone string) []ba
 		case i < len(machines):
 			out[i].Value = machines[i]
 		case err != nil:
-			out[i].Err = CallFailed(err)
+			out[i].Err = ErrorOfCall(err)
 		default:
 			out[i].Err = failed(failures)
 		}

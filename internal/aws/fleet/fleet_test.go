@@ -243,7 +243,7 @@ func TestCallFailed(t *testing.T) {
 		"nobody waits any longer":   {context.DeadlineExceeded, "", ""},
 		"a class that is not ready": {&cloud.ClassNotReadyError{Err: errors.New("no")}, "", ""},
 	} {
-		err := CallFailed(tc.err)
+		err := ErrorOfCall(tc.err)
 		var refused *cloud.LaunchError
 		if errors.As(err, &refused) != (tc.reason != "") || refused != nil && (refused.Reason != tc.reason || refused.Message != tc.message) {
 			t.Errorf("%s: %v, want reason %s and %q", name, err, tc.reason, tc.message)

@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws/formula"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // DefaultVMMemoryOverheadPercent is the share of a machine's memory that the hypervisor and the kernel are taken to keep.
@@ -74,6 +74,7 @@ func WishesOf(nc *awsv1.EC2NodeClass) Wishes {
 		PlacementStrategy:    strategy,
 		NestedVirtualization: cpu != nil && cpu.NestedVirtualization != nil && *cpu.NestedVirtualization == "enabled",
 		ConnectionTracking:   nc.Spec.ConnectionTracking != nil,
+		Enclaves:             nc.Spec.EnclaveOptions != nil && nc.Spec.EnclaveOptions.Enabled,
 	}
 }
 
@@ -104,7 +105,7 @@ func reservedOf(amounts map[string]string, formulas bool) (corev1.ResourceList, 
 	var fixed corev1.ResourceList
 	var byMachine map[string]*formula.Formula
 	for name, text := range amounts {
-		q, err := resource.ParseQuantity(text)
+		q, err := bounded.ParseQuantity(text)
 		switch {
 		case err == nil && name != "pid":
 			if fixed == nil {

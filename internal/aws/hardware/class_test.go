@@ -82,6 +82,8 @@ func TestWishesOf(t *testing.T) {
 	}{
 		"nothing":                      {awsv1.EC2NodeClassSpec{}, Wishes{}},
 		"nested virtualization":        {awsv1.EC2NodeClassSpec{CPUOptions: &awsv1.CPUOptions{NestedVirtualization: ptr("enabled")}}, Wishes{NestedVirtualization: true}},
+		"enclaves":                     {awsv1.EC2NodeClassSpec{EnclaveOptions: &awsv1.EnclaveOptions{Enabled: true}}, Wishes{Enclaves: true}},
+		"enclaves, off":                {awsv1.EC2NodeClassSpec{EnclaveOptions: &awsv1.EnclaveOptions{}}, Wishes{}},
 		"nested virtualization, off":   {awsv1.EC2NodeClassSpec{CPUOptions: &awsv1.CPUOptions{NestedVirtualization: ptr("disabled")}}, Wishes{}},
 		"CPU options without any":      {awsv1.EC2NodeClassSpec{CPUOptions: &awsv1.CPUOptions{}}, Wishes{}},
 		"timeouts of idle connections": {awsv1.EC2NodeClassSpec{ConnectionTracking: &awsv1.ConnectionTracking{UDPTimeout: ptr(int32(30))}}, Wishes{ConnectionTracking: true}},

@@ -132,6 +132,8 @@ func Compatible(t *awsdata.InstanceType, c *Class, w Wishes) string {
 		return "the type supports no " + w.PlacementStrategy + " placement groups"
 	case w.NestedVirtualization && !slices.Contains(t.Processor.Features, "nested-virtualization"):
 		return "the type supports no nested virtualization"
+	case w.Enclaves && t.NitroEnclaves != "supported":
+		return "the type supports no Nitro enclaves"
 	case w.ConnectionTracking && t.Hypervisor != "nitro":
 		return "connection tracking can be set on Nitro only"
 	}
@@ -143,6 +145,7 @@ type Wishes struct {
 	PlacementStrategy    string
 	NestedVirtualization bool
 	ConnectionTracking   bool
+	Enclaves             bool
 }
 
 func interfacesFit(t *awsdata.InstanceType, wanted []Interface) string {

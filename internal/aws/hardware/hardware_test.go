@@ -452,8 +452,10 @@ func TestCompatible(t *testing.T) {
 		"cluster placement group":                    {"m5.large", classOf(awsv1.AMIFamilyAL2023), Wishes{PlacementStrategy: "cluster"}, true},
 		"cluster placement group on a burstable one": {"t3.large", classOf(awsv1.AMIFamilyAL2023), Wishes{PlacementStrategy: "cluster"}, false},
 		"nested virtualization where it is missing":  {"m5.large", classOf(awsv1.AMIFamilyAL2023), Wishes{NestedVirtualization: true}, false},
-		"connection tracking on Nitro":               {"m5.large", classOf(awsv1.AMIFamilyAL2023), Wishes{ConnectionTracking: true}, true},
-		"connection tracking on Xen":                 {"m4.large", classOf(awsv1.AMIFamilyAL2023), Wishes{ConnectionTracking: true}, false},
+		"enclaves":                             {"m5.xlarge", classOf(awsv1.AMIFamilyAL2023), Wishes{Enclaves: true}, true},
+		"enclaves on a type that is too small": {"m5.large", classOf(awsv1.AMIFamilyAL2023), Wishes{Enclaves: true}, false},
+		"connection tracking on Nitro":         {"m5.large", classOf(awsv1.AMIFamilyAL2023), Wishes{ConnectionTracking: true}, true},
+		"connection tracking on Xen":           {"m4.large", classOf(awsv1.AMIFamilyAL2023), Wishes{ConnectionTracking: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Compatible(typeNamed(t, tc.itype), tc.class, tc.wishes); (got == "") != tc.ok {

@@ -14,6 +14,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/formula"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // overheadOf is what the kubelet keeps of a node's capacity.
@@ -49,7 +50,7 @@ func systemReserved(t *awsdata.InstanceType, c *Class) corev1.ResourceList {
 // addAmounts adds what formulas say of a machine, apart from process ids, which no pod requests.
 func addAmounts(to corev1.ResourceList, formulas map[string]*formula.Formula, t *awsdata.InstanceType, c *Class) {
 	for name, text := range amounts(formulas, t, c) {
-		if q, err := resource.ParseQuantity(text); err == nil && name != "pid" {
+		if q, err := bounded.ParseQuantity(text); err == nil && name != "pid" {
 			to[corev1.ResourceName(name)] = q
 		}
 	}
@@ -95,7 +96,7 @@ func threshold(value string, of resource.Quantity) resource.Quantity {
 	if strings.HasSuffix(value, "%") {
 		return percentOf(of, value)
 	}
-	q, err := resource.ParseQuantity(value)
+	q, err := bounded.ParseQuantity(value)
 	if err != nil {
 		return resource.Quantity{}
 	}

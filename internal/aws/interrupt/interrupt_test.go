@@ -52,7 +52,7 @@ func TestParse(t *testing.T) {
 		"no instance at all": {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{}`), Message{Kind: SpotInterrupted, Time: at}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := parse(tc.text)
+			got, err := parse(tc.text, "123456789012")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +62,7 @@ func TestParse(t *testing.T) {
 		})
 	}
 	for _, text := range []string{"", "hello", `{"time":5}`, `[]`} {
-		if m, err := parse(text); err == nil || m.Kind != NoOp {
+		if m, err := parse(text, ""); err == nil || m.Kind != NoOp {
 			t.Errorf("parse(%q) = %v, %v; want an error", text, m, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestEveryEventThatIsReadHasItsRule(t *testing.T) {
 	for name, r := range rules {
 		read := false
 		for _, state := range []string{"stopping", "shutting-down"} {
-			m, err := parse(event(strings.Join(r.Source, " "), strings.Join(r.Kind, " "), `{"instance-id":"i-1","state":"`+state+`","service":"EC2","eventTypeCategory":"scheduledChange"}`))
+			m, err := parse(event(strings.Join(r.Source, " "), strings.Join(r.Kind, " "), `{"instance-id":"i-1","state":"`+state+`","service":"EC2","eventTypeCategory":"scheduledChange"}`), "123456789012")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,12 +103,25 @@ func TestEveryEventThatIsReadHasItsRule(t *testing.T) {
 	}
 }
 
+// A bus that forwards events of other accounts must not bring a machine down.
+func TestEventsOfOtherAccountsAreDropped(t *testing.T) {
+	const queue = "https://sqs.us-east-1.amazonaws.com/123456789012/karpenter"
+	text := event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"i-1"}`)
+	if m, err := parse(text, accountOf(queue)); err != nil || m.Kind != SpotInterrupted {
+		t.Errorf("an event of the queue's account gives %v, %v", m, err)
+	}
+	m, err := parse(strings.Replace(text, "123456789012", "999999999999", 1), accountOf(queue))
+	if err == nil || m.Kind != NoOp || len(m.Instances) > 0 {
+		t.Errorf("an event of another account gives %v, %v; want an error", m, err)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"i-1"}`))
 	f.Add(event("aws.health", "AWS Health Event", `{"service":"EC2","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"i-1"}]}`))
 	f.Add(`{"detail":null}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		m, err := parse(text)
+		m, err := parse(text, "123456789012")
 		if err != nil && (m.Kind != NoOp || len(m.Instances) > 0) {
 			t.Errorf("a text that is no event says %v", m)
 		}

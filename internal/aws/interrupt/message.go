@@ -6,6 +6,7 @@ package interrupt
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +43,7 @@ type envelope struct {
 	Version    string    `json:"version"`
 	Source     string    `json:"source"`
 	DetailType string    `json:"detail-type"`
+	Account    string    `json:"account"`
 	Time       time.Time `json:"time"`
 	Detail     detail    `json:"detail"`
 }
@@ -57,8 +59,9 @@ type detail struct {
 	} `json:"affectedEntities"`
 }
 
-// parse reads a message. Events that mean nothing to Karpenter are NoOp; an error says that the text is no event.
-func parse(text string) (Message, error) {
+// parse reads a message of the queue of an account. Events that mean nothing to Karpenter are NoOp; an error says that the
+// text is no event, or one of another account: the machines of the cluster are in the account of the queue.
+func parse(text, account string) (Message, error) {
 	var e envelope
 	if err := json.Unmarshal([]byte(text), &e); err != nil {
 		return Message{Kind: NoOp}, err
@@ -66,6 +69,9 @@ func parse(text string) (Message, error) {
 	m := Message{Kind: e.kind(), Time: e.Time}
 	if m.Kind == NoOp {
 		return m, nil
+	}
+	if e.Account != "" && e.Account != account {
+		return Message{Kind: NoOp, Time: e.Time}, fmt.Errorf("the event is of account %s, the queue of %s", e.Account, account)
 	}
 	ids := []string{e.Detail.InstanceID}
 	if m.Kind == ScheduledChange {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -96,9 +97,9 @@ func (q *Queue) turn(ctx context.Context, watched *telemetry.Loop, url *string) 
 func dealing(m sqstypes.Message) string { return "dealing with message " + aws.ToString(m.MessageId) }
 
 func (q *Queue) handle(ctx context.Context, url string, raw sqstypes.Message) error {
-	m, err := parse(aws.ToString(raw.Body))
+	m, err := parse(aws.ToString(raw.Body), accountOf(url))
 	if err != nil {
-		telemetry.Log(ctx).WarnContext(ctx, "a message of the interruption queue is no event and is dropped", "error", err)
+		telemetry.Log(ctx).WarnContext(ctx, "a message of the interruption queue is no event of this account and is dropped", "error", err)
 	}
 	q.Metrics.InterruptionReceived.WithLabelValues(string(m.Kind)).Inc()
 	if m.Kind != NoOp {
@@ -112,6 +113,12 @@ func (q *Queue) handle(ctx context.Context, url string, raw sqstypes.Message) er
 	}
 	q.Metrics.InterruptionDeleted.Inc()
 	return nil
+}
+
+// accountOf returns the account in the address of a queue, https://HOST/ACCOUNT/NAME.
+func accountOf(queueURL string) string {
+	parts := strings.Split(queueURL, "/")
+	return parts[max(0, len(parts)-2)]
 }
 
 // begun is when a message was made: by its own account, else when it was sent.

@@ -39,7 +39,7 @@ type Template struct {
 	Tenancy      string
 	Partition    int32 // of the class's placement group; 0 leaves it to EC2
 	EFA          int   // EFA interfaces that the claim asks for
-	Enclave      bool  // the claim asks for Nitro Enclaves
+	Enclave      bool  // the class or the claim asks for Nitro Enclaves
 	// ReservationID is the reservation to launch into. Reservations reports whether reservations are managed at all; then
 	// other launches stay out of them.
 	ReservationID string
@@ -236,7 +236,7 @@ func blockDevices(own []*awsv1.BlockDeviceMapping, family string) []*awsv1.Block
 	case family == awsv1.AMIFamilyCustom:
 		return nil
 	case family == awsv1.AMIFamilyBottlerocket:
-		return []*awsv1.BlockDeviceMapping{disk("/dev/xvda", "4Gi"), disk("/dev/xvdb", "20Gi")}
+		return []*awsv1.BlockDeviceMapping{disk("/dev/xvda", "6Gi"), disk("/dev/xvdb", "20Gi")}
 	case strings.HasPrefix(family, "Windows"):
 		return []*awsv1.BlockDeviceMapping{disk("/dev/sda1", "50Gi")}
 	}

@@ -125,7 +125,7 @@ func TestDisks(t *testing.T) {
 	}{
 		"AL2":          {awsv1.AMIFamilyAL2, nil, []string{"/dev/xvda 20 gp3 d e"}},
 		"AL2023":       {awsv1.AMIFamilyAL2023, []*awsv1.BlockDeviceMapping{nil}, []string{"/dev/xvda 20 gp3 d e"}},
-		"Bottlerocket": {awsv1.AMIFamilyBottlerocket, nil, []string{"/dev/xvda 4 gp3 d e", "/dev/xvdb 20 gp3 d e"}},
+		"Bottlerocket": {awsv1.AMIFamilyBottlerocket, nil, []string{"/dev/xvda 6 gp3 d e", "/dev/xvdb 20 gp3 d e"}},
 		"Windows":      {awsv1.AMIFamilyWindows2019, nil, []string{"/dev/sda1 50 gp3 d e"}},
 		"Custom":       {awsv1.AMIFamilyCustom, nil, nil},
 		"one's own replace the family's, and nothing is added to them": {awsv1.AMIFamilyBottlerocket, one(size("9Gi")), []string{"/dev/x 9"}},

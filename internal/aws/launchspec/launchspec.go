@@ -255,7 +255,8 @@ func template(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fle
 		Class: nc, Family: family, Region: c.Region,
 		ImageID: g.image, UserData: userData, IPv6: c.IPv6,
 		CapacityType: choice.CapacityType, Tenancy: Tenancy(claim), EFA: g.efa, Partition: int32(partition),
-		Enclave:       !quantity(claim.Spec.Resources.Requests, awsv1.ResourceNitroSandbox).IsZero(),
+		Enclave: nc.Spec.EnclaveOptions != nil && nc.Spec.EnclaveOptions.Enabled ||
+			!quantity(claim.Spec.Resources.Requests, awsv1.ResourceNitroSandbox).IsZero(),
 		ReservationID: g.reservation, Reservations: c.Reservations, Market: markets[choice.Kind()],
 	}, nil
 }

@@ -30,8 +30,6 @@ type api interface {
 // full knows subnets that were found to have no free addresses.
 type full interface{ SubnetOut(id string) bool }
 
-const groupsLife = time.Minute
-
 // A Finder finds networks. It may be used concurrently.
 type Finder struct {
 	api     api
@@ -52,12 +50,15 @@ type addresses struct {
 	asked     time.Time
 }
 
-// NewFinder returns a Finder that asks EC2 for subnets again after refresh. ipv6 reports whether machines need IPv6 addresses.
-func NewFinder(api api, full full, refresh time.Duration, ipv6 func() bool) *Finder {
+// Refresh says after how long EC2 is asked again.
+type Refresh struct{ Subnets, Groups time.Duration }
+
+// NewFinder returns a Finder. ipv6 reports whether machines need IPv6 addresses.
+func NewFinder(api api, full full, refresh Refresh, ipv6 func() bool) *Finder {
 	return &Finder{
 		api: api, full: full, free: map[string]addresses{}, ipv6: ipv6,
-		subnets: ttl.New[classKey, []ec2types.Subnet](refresh),
-		groups:  ttl.New[classKey, []ec2types.SecurityGroup](groupsLife),
+		subnets: ttl.New[classKey, []ec2types.Subnet](refresh.Subnets),
+		groups:  ttl.New[classKey, []ec2types.SecurityGroup](refresh.Groups),
 	}
 }
 

@@ -24,6 +24,8 @@ type net struct {
 	full    map[string]bool
 }
 
+var minutely = Refresh{Subnets: time.Minute, Groups: time.Minute}
+
 func (n *net) SubnetOut(id string) bool { return n.full[id] }
 
 func (n *net) DescribeSubnets(_ context.Context, in *ec2.DescribeSubnetsInput, _ ...func(*ec2.Options)) (*ec2.DescribeSubnetsOutput, error) {
@@ -68,7 +70,7 @@ func TestSubnetsWithoutIPv6(t *testing.T) {
 	nc := &awsv1.EC2NodeClass{}
 	nc.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "1"}}}
 	for needed, want := range map[bool]int{false: 0, true: 2} {
-		got, err := NewFinder(n, n, time.Minute, func() bool { return needed }).Subnets(t.Context(), nc)
+		got, err := NewFinder(n, n, minutely, func() bool { return needed }).Subnets(t.Context(), nc)
 		if err != nil || len(got.Unfit) != want || len(got.Usable) != 3-want || needed && !slices.Equal(got.Unfit, []string{"s-1", "s-3"}) {
 			t.Errorf("IPv6 is needed: %v: %+v, %v", needed, got, err)
 		}
@@ -82,7 +84,7 @@ func TestSubnetsOnAnOutpostAreTheLastChoice(t *testing.T) {
 		return s
 	}
 	n := &net{subnets: []ec2types.Subnet{outpost(subnet("s-1", "a", 300)), subnet("s-2", "a", 10), outpost(subnet("s-3", "b", 20)), outpost(subnet("s-4", "b", 30))}}
-	f := NewFinder(n, n, time.Minute, four)
+	f := NewFinder(n, n, minutely, four)
 	nc := &awsv1.EC2NodeClass{}
 	nc.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "1"}}}
 	found, err := f.Subnets(t.Context(), nc)
@@ -116,7 +118,7 @@ func TestQueries(t *testing.T) {
 func TestSubnetsAreListedByRoomAndRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &net{subnets: []ec2types.Subnet{subnet("s-1", "a", 10), subnet("s-2", "a", 30), subnet("s-3", "b", 20)}}
-		f := NewFinder(n, n, time.Minute, four)
+		f := NewFinder(n, n, minutely, four)
 		nc := &awsv1.EC2NodeClass{}
 		nc.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: "s-1"}, {Tags: map[string]string{"a": "1"}}}
 		for range 2 {
@@ -140,7 +142,7 @@ func TestSubnetsAreListedByRoomAndRemembered(t *testing.T) {
 func TestPick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &net{subnets: []ec2types.Subnet{subnet("s-1", "a", 100), subnet("s-2", "a", 90), subnet("s-3", "b", 20)}, full: map[string]bool{}}
-		f := NewFinder(n, n, time.Minute, four)
+		f := NewFinder(n, n, minutely, four)
 		nc := &awsv1.EC2NodeClass{}
 		nc.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: "s"}}
 		if _, err := f.Subnets(t.Context(), nc); err != nil {
@@ -185,8 +187,14 @@ func TestSecurityGroups(t *testing.T) {
 	n := &net{groups: []ec2types.SecurityGroup{{GroupId: aws.String("sg-2"), GroupName: aws.String("b")}, {GroupId: aws.String("sg-1"), GroupName: aws.String("a")}}}
 	nc := &awsv1.EC2NodeClass{}
 	nc.Spec.SecurityGroupSelectorTerms = []awsv1.SecurityGroupSelectorTerm{{Name: "a"}, {ID: "sg-2"}}
-	got, err := NewFinder(n, n, time.Minute, four).SecurityGroups(t.Context(), nc)
-	if want := []awsv1.SecurityGroup{{ID: "sg-1", Name: "a"}, {ID: "sg-2", Name: "b"}}; !slices.Equal(got, want) || err != nil {
-		t.Errorf("groups = %v, %v; want %v", got, err, want)
+	f := NewFinder(n, n, minutely, four)
+	for range 2 {
+		got, err := f.SecurityGroups(t.Context(), nc)
+		if want := []awsv1.SecurityGroup{{ID: "sg-1", Name: "a"}, {ID: "sg-2", Name: "b"}}; !slices.Equal(got, want) || err != nil {
+			t.Errorf("groups = %v, %v; want %v", got, err, want)
+		}
+	}
+	if len(n.asked) != 2 {
+		t.Errorf("EC2 was asked %d times, want once for each query", len(n.asked))
 	}
 }

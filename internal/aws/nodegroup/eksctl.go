@@ -2,6 +2,7 @@ package nodegroup
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 
@@ -34,9 +35,19 @@ type configured struct {
 	IAM                               struct{ InstanceRoleARN, InstanceRoleName, InstanceProfileARN string }
 	SecurityGroups                    struct{ AttachIDs []string }
 	UpdateConfig                      struct{ MaxUnavailable, MaxUnavailablePercentage int }
-	PreBootstrapCommands              []string
-	OverrideBootstrapCommand          string
-	SSH                               *struct{ Allow bool }
+	boot                              configuredBoot
+}
+
+// A configuredBoot is what a node group says about how its machines boot. It is written among the other fields.
+type configuredBoot struct {
+	PreBootstrapCommands     []string
+	OverrideBootstrapCommand string
+	SSH                      *struct{ Allow bool }
+}
+
+func (c *configured) UnmarshalJSON(text []byte) error {
+	type plain configured
+	return errors.Join(json.Unmarshal(text, (*plain)(c)), json.Unmarshal(text, &c.boot))
 }
 
 // taintList is a list of taints, or, in older files, a map from key to "value:effect".
@@ -102,10 +113,10 @@ func (c *configured) group(cluster string) Group {
 	if c.AMI != "" {
 		g.lose("image %s: name it in amiSelectorTerms", c.AMI)
 	}
-	if len(c.PreBootstrapCommands) > 0 || c.OverrideBootstrapCommand != "" {
+	if len(c.boot.PreBootstrapCommands) > 0 || c.boot.OverrideBootstrapCommand != "" {
 		g.lose("its bootstrap commands: write them as userData of the EC2NodeClass")
 	}
-	if c.SSH != nil && c.SSH.Allow {
+	if c.boot.SSH != nil && c.boot.SSH.Allow {
 		g.lose("SSH: nodes have no key; use Session Manager")
 	}
 	return g

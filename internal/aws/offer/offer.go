@@ -42,6 +42,11 @@ type Reservation struct {
 // out knows what was found to be out.
 type out interface{ Out(shortage.Pool) bool }
 
+// risks knows how often spot machines are taken back, and which could not be had a short while ago.
+type risks interface {
+	Of(p price.Pool) (nano int64, rests bool)
+}
+
 // A Group is the placement group that the node class's machines are launched into.
 type Group struct {
 	ID         string // "" for none
@@ -55,7 +60,8 @@ type Market struct {
 	Zones        []Zone                     // every zone of the region, sorted by name
 	Offered      map[string]map[string]bool // type → zones that offer it
 	Prices       *price.List
-	Stock        out // nil when nothing is known to be out
+	Stock        out   // nil when nothing is known to be out
+	Risks        risks // nil when nothing is known about interruptions
 	Reservations []Reservation
 	Group        Group
 	// Unpriced lists what has no known price as well, for overlays to give it one.
@@ -134,12 +140,16 @@ func (m *Market) offering(instanceType string, z Zone, capacityType, partition s
 	if !z.Subnet || !m.Offered[instanceType][z.Name] {
 		return cloud.Offering{}, false
 	}
-	var p cloud.NanoUSD
+	var o cloud.Offering
 	var known bool
+	pool := price.Pool{Type: instanceType, Zone: z.Name}
 	if capacityType == v1.CapacityTypeSpot {
-		p, known = m.Prices.Spot(price.Pool{Type: instanceType, Zone: z.Name})
+		o.Price, known = m.Prices.Spot(pool)
+		if m.Risks != nil {
+			o.Hazard, o.Rests = m.Risks.Of(pool)
+		}
 	} else {
-		p, known = m.Prices.OnDemandIn(price.Pool{Type: instanceType, Zone: z.Name})
+		o.Price, known = m.Prices.OnDemandIn(pool)
 	}
 	out := m.closed(z) || m.Stock != nil && m.Stock.Out(shortage.Pool{
 		CapacityType: capacityType, InstanceType: instanceType, Zone: z.Name, Place: shortage.Place{Group: m.Group.ID,
@@ -148,7 +158,8 @@ func (m *Market) offering(instanceType string, z Zone, capacityType, partition s
 	if !known && (!m.Unpriced || out) {
 		return cloud.Offering{}, false
 	}
-	return cloud.Offering{Labels: m.labelsOf(z, capacityType, partition), Price: p, Available: known && !out, NeedsPrice: !known}, true
+	o.Labels, o.Available, o.NeedsPrice = m.labelsOf(z, capacityType, partition), known && !out, !known
+	return o, true
 }
 
 func (m *Market) labelsOf(z Zone, capacityType, partition string) map[string]string {

@@ -8,6 +8,7 @@ package offline
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/hardware"
 	"karpenter.sh/karpenter/internal/aws/offer"
 	"karpenter.sh/karpenter/internal/aws/price"
+	"karpenter.sh/karpenter/internal/aws/spotrisk"
 )
 
 // A Spot says where spot prices come from.
@@ -39,6 +41,8 @@ type Options struct {
 	Zones      []string
 	Spot       Spot
 	SpotPrices map[price.Pool]float64
+	// Prices are the prices and zones of the region in place of those that ship with Karpenter; nil for those.
+	Prices *price.Table
 	// Class decides about kubelet, disks and image family; nil for AL2023 with defaults.
 	Class *awsv1.EC2NodeClass
 	// Settings of the controller that show in capacity. A zero VMMemoryOverheadPercent means the default.
@@ -57,7 +61,7 @@ func Catalog(o Options) (*cloud.Catalog, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	if o.Spot == SpotTable {
+	if o.Spot == SpotTable || o.Prices != nil {
 		return build(o)
 	}
 	key, err := o.key()
@@ -84,8 +88,11 @@ func (o Options) withDefaults() Options {
 	if o.Region == "" {
 		o.Region = "us-east-1"
 	}
+	if o.Prices != nil {
+		o.Region = o.Prices.Region
+	}
 	if o.Zones == nil {
-		o.Zones = awsdata.Zones(o.Region)
+		o.Zones = o.allZones()
 	}
 	if o.VMMemoryOverheadPercent == 0 {
 		o.VMMemoryOverheadPercent = hardware.DefaultVMMemoryOverheadPercent
@@ -93,10 +100,27 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// allZones returns the zones of the region, sorted; nil for a region that is not in the data.
+func (o Options) allZones() []string {
+	if o.Prices != nil {
+		return slices.Sorted(maps.Keys(o.Prices.Zones))
+	}
+	return awsdata.Zones(o.Region)
+}
+
+// offered returns the types that a zone offers, and the zone's id.
+func (o Options) offered(zone string) (types []string, id string) {
+	if o.Prices != nil {
+		return o.Prices.Zones[zone].Types, o.Prices.Zones[zone].ID
+	}
+	return awsdata.Offered(o.Region, zone), awsdata.ZoneID(o.Region, zone)
+}
+
 func (o Options) check() error {
-	known := awsdata.Zones(o.Region)
+	known := o.allZones()
 	if known == nil {
-		return fmt.Errorf("no EC2 data for region %q; there is some for %s", o.Region, strings.Join(awsdata.Regions(), ", "))
+		return fmt.Errorf("no EC2 data for region %q; there is some for %s. karpenter prices fetch --region %[1]s -o FILE reads "+
+			"it with your credentials; give it with --prices FILE", o.Region, strings.Join(awsdata.Regions(), ", "))
 	}
 	for _, z := range o.Zones {
 		if !slices.Contains(known, z) {
@@ -146,13 +170,14 @@ func build(o Options) (*cloud.Catalog, error) {
 }
 
 func market(o Options) *offer.Market {
-	m := &offer.Market{Prices: Prices(o.Region, o.Spot, o.SpotPrices), Offered: map[string]map[string]bool{}}
-	for _, z := range awsdata.Zones(o.Region) {
+	m := &offer.Market{Prices: o.prices(), Offered: map[string]map[string]bool{}, Risks: spotrisk.New(o.Region)}
+	for _, z := range o.allZones() {
 		if !slices.Contains(o.Zones, z) {
 			continue
 		}
-		m.Zones = append(m.Zones, offer.Zone{Name: z, ID: awsdata.ZoneID(o.Region, z), Subnet: true})
-		for _, name := range awsdata.Offered(o.Region, z) {
+		types, id := o.offered(z)
+		m.Zones = append(m.Zones, offer.Zone{Name: z, ID: id, Subnet: true})
+		for _, name := range types {
 			if m.Offered[name] == nil {
 				m.Offered[name] = map[string]bool{}
 			}
@@ -160,6 +185,23 @@ func market(o Options) *offer.Market {
 		}
 	}
 	return m
+}
+
+// prices returns the list of the table where there is one, with the spot prices that are chosen.
+func (o Options) prices() *price.List {
+	switch {
+	case o.Prices == nil:
+		return Prices(o.Region, o.Spot, o.SpotPrices)
+	case o.Spot == SpotModel && len(o.Prices.Spot) > 0:
+		return o.Prices.List()
+	}
+	onDemand := *o.Prices
+	onDemand.Spot = nil
+	quotes := map[price.Pool]cloud.NanoUSD{}
+	for pool, dollars := range o.SpotPrices {
+		quotes[pool] = cloud.FromDollars(dollars)
+	}
+	return onDemand.List().WithSpot(quotes)
 }
 
 // Prices returns the price list of a region: on-demand prices that ship with Karpenter, and spot prices as chosen.

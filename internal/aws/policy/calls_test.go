@@ -66,6 +66,9 @@ func calls(t *testing.T) map[string]bool {
 			}
 			return nil
 		}
+		if path == filepath.Join("..", "price", "table.go") { // karpenter prices fetch asks with the rights of people too
+			return nil
+		}
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return nil
 		}

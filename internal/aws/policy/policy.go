@@ -1,7 +1,8 @@
 // Package policy holds the IAM policies of the controller: what it may do in AWS, and not more.
 //
-// There are five, because a managed policy may not be longer than 6,144 characters. They allow what this version of
-// Karpenter calls; a test runs the provider under them.
+// There are several, because a managed policy may not be longer than 6,144 characters. They allow what this version of
+// Karpenter calls; a test runs the provider under them. The one called commitments is optional: it is for the import of Reserved Instances
+// and Savings Plans.
 package policy
 
 import (

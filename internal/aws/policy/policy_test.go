@@ -12,8 +12,8 @@ func TestDocumentsAreFilledInAndShortEnough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(docs) != 6 {
-		t.Errorf("there are %d policies, want 6", len(docs))
+	if len(docs) != 7 {
+		t.Errorf("there are %d policies, want 7", len(docs))
 	}
 	for name, doc := range docs {
 		if strings.Contains(string(doc), "${") {

@@ -17,6 +17,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/clusterinfo"
+	"karpenter.sh/karpenter/internal/explain/minor"
 )
 
 // roleAnnotation gives EKS the role of a service account when Pod Identity is not used.
@@ -45,7 +46,13 @@ func (l *look) judgeVersion() []Finding {
 		return one(Missing, l.aws("eks update-cluster-version --name %s --kubernetes-version VERSION", l.Cluster),
 			"Kubernetes %s is not supported", l.minor)
 	}
-	return one(OK, "", "%s is active, Kubernetes %s", l.Cluster, l.minor)
+	found := one(OK, "", "%s is active, Kubernetes %s", l.Cluster, l.minor)
+	if v, err := minor.Parse(l.minor); err == nil {
+		if off := minor.Off(v, minor.Hints(), minor.Devices()); len(off) > 0 {
+			found[0].Message += ", which is too old for " + strings.Join(off, " and ")
+		}
+	}
+	return found
 }
 
 func (l *look) checkDefinitions(ctx context.Context) ([]Finding, error) {

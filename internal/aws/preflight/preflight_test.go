@@ -205,6 +205,23 @@ func TestNothingIsMissingWhereAllIsReady(t *testing.T) {
 	}
 }
 
+func TestWhatTheClusterIsTooOldForIsSaid(t *testing.T) {
+	for version, want := range map[string]string{
+		"1.36":  "demo is active, Kubernetes 1.36",
+		"1.35+": "demo is active, Kubernetes 1.35",
+		"1.34":  "demo is active, Kubernetes 1.34, which is too old for hints to kube-scheduler (from 1.35 on)",
+		"1.33":  "demo is active, Kubernetes 1.33, which is too old for hints to kube-scheduler (from 1.35 on) and devices by resource claims (from 1.34 on)",
+	} {
+		w := newWorld(t)
+		w.version = version
+		for _, f := range w.run() {
+			if f.Check == "cluster" && (f.State != OK || f.Message != want) {
+				t.Errorf("%s: %s %q, want ok and %q", version, f.State, f.Message, want)
+			}
+		}
+	}
+}
+
 const (
 	controllerRole = "arn:aws:iam::123456789012:role/KarpenterControllerRole-demo"
 	issuer         = "arn:aws:iam::123456789012:oidc-provider/oidc.eks.us-east-1.amazonaws.com/id/demo"

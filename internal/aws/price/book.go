@@ -53,6 +53,19 @@ func NewBook(region string, isolated bool, spot spotAPI, products productsAPI) *
 	return b
 }
 
+// Begin takes the prices of a file for those to begin with. It refuses those of another region.
+func (b *Book) Begin(file string) error {
+	t, err := ReadTable(file)
+	if err != nil {
+		return fmt.Errorf("price-file: %w", err)
+	}
+	if t.Region != b.region {
+		return fmt.Errorf("price-file: %s has the prices of %s, but the cluster is in %s", file, t.Region, b.region)
+	}
+	b.replace(func(*List) *List { return t.List() })
+	return nil
+}
+
 // List returns the current prices. While nothing changes it is the same pointer.
 func (b *Book) List() *List { return b.list.Load() }
 
@@ -139,7 +152,7 @@ func (b *Book) query(ctx context.Context, in *pricing.GetProductsInput, into map
 			return n, err
 		}
 		for _, text := range page.PriceList {
-			if name, p, ok := ReadProduct(text, currency(b.region)); ok {
+			if name, p, ok := ReadProduct(text, Currency(b.region)); ok {
 				into[name] = p
 				n++
 			}
@@ -166,7 +179,8 @@ func ProductsQuery(region, tenancy, family string) *pricing.GetProductsInput {
 // yuan is what AWS takes in China.
 const yuan = "CNY"
 
-func currency(region string) string {
+// Currency returns in what AWS bills a region.
+func Currency(region string) string {
 	if strings.HasPrefix(region, "cn-") {
 		return yuan
 	}

@@ -30,7 +30,7 @@ type List struct {
 func Static(region string) *List {
 	table := awsdata.Prices(region)
 	rate := 1.0
-	if _, exact := awsdata.PriceRegion(region); !exact && currency(region) == yuan {
+	if _, exact := awsdata.PriceRegion(region); !exact && Currency(region) == yuan {
 		rate = yuanPerDollar
 	}
 	l := &List{region: region, onDemand: make(map[string]cloud.NanoUSD, len(table))}

@@ -2,7 +2,7 @@
 //
 // A Class is everything of a pod that decides where it may run, except its labels, interned: two pods have the same
 // *Class pointer exactly when their scheduling input is equal. Labels are interned on their own, because most of them
-// (StatefulSet ordinals, hashes) matter to no selector; which ones do is worked out in lower.
+// (StatefulSet ordinals, hashes) matter to no selector; package compile finds out which ones do.
 //
 // An Interner belongs to one writer. A class without holders is forgotten after a while, so that pods with a
 // volume or selector of their own do not pile up for ever.

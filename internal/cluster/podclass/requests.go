@@ -1,9 +1,12 @@
 package podclass
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // Requests returns what a pod counts for: the larger of its containers with sidecars and of every step of its start, plus
@@ -41,6 +44,41 @@ func Requests(spec *corev1.PodSpec) corev1.ResourceList {
 	}
 	addList(sum, spec.Overhead)
 	return sum
+}
+
+// What a container without a request counts for where kube-scheduler scores nodes, and here where a new node is sized.
+var (
+	assumedCPU    = resource.MustParse("100m")
+	assumedMemory = resource.MustParse("200Mi")
+)
+
+// Assumed returns what a pod counts for if containers without a CPU or memory request have one, and whether that is more than Requests.
+func Assumed(spec *corev1.PodSpec) (list corev1.ResourceList, more bool) {
+	filled := *spec
+	fill := func(containers []corev1.Container) []corev1.Container {
+		out := slices.Clone(containers)
+		for i := range out {
+			requests := corev1.ResourceList{}
+			maps.Copy(requests, out[i].Resources.Requests)
+			for name, least := range map[corev1.ResourceName]resource.Quantity{
+				corev1.ResourceCPU: assumedCPU, corev1.ResourceMemory: assumedMemory,
+			} {
+				if _, asked := requests[name]; !asked {
+					requests[name] = least
+				}
+			}
+			out[i].Resources.Requests = requests
+		}
+		return out
+	}
+	filled.Containers, filled.InitContainers = fill(spec.Containers), fill(spec.InitContainers)
+	list = Requests(&filled)
+	asked := Requests(spec)
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		had, is := asked[name], list[name]
+		more = more || is.Cmp(had) > 0
+	}
+	return list, more
 }
 
 // ofWholePods reports whether a resource may be set for a pod as a whole.

@@ -18,7 +18,7 @@ func ubuntuDevices() []any {
 
 // v1OnlyClassFields are the fields of a class that v1beta1 does not have.
 var v1OnlyClassFields = []string{
-	"capacityReservationSelectorTerms", "connectionTracking", "cpuOptions", "ipPrefixCount", "kubelet",
+	"capacityReservationSelectorTerms", "connectionTracking", "cpuOptions", "enclaveOptions", "ipPrefixCount", "kubelet",
 	"networkInterfaces", "placementGroupSelector",
 }
 

@@ -7,9 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // placeholderRole is written where no field says which role nodes have.
@@ -192,7 +191,7 @@ func volumeSize(text string) (written string, exact bool) {
 			return text, true
 		}
 	}
-	q, err := resource.ParseQuantity(text)
+	q, err := bounded.ParseQuantity(text)
 	if err != nil {
 		return text, true
 	}

@@ -1,5 +1,5 @@
-// Package buffer keeps room for the pods that CapacityBuffers announce: it finds out which pods those are
-// (core/buffer), looks where there is room for them after all pods of users, has nodes opened for the rest, and
+// Package buffer keeps room for the pods that CapacityBuffers, and with foresight other objects, announce: it finds out which pods
+// those are (core/buffer, core/foresight), looks where there is room for them after all pods of users, has nodes opened for the rest, and
 // tells the owners.
 //
 // The pods exist in the store only, as spares, and no plan is noted for them. So planning for pods of users does not see them: their
@@ -22,6 +22,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/buffer"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/forecast"
+	"karpenter.sh/karpenter/internal/core/foresight"
 	"karpenter.sh/karpenter/internal/kit/bug"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
@@ -61,6 +63,11 @@ type opener interface {
 	Open(ctx context.Context, seed, reason string, openings []engine.Opening) ([]*v1.NodeClaim, error)
 }
 
+// learner says for which pods room is to be kept because such pods came on earlier days.
+type learner interface {
+	Turn(ctx context.Context, snap *cluster.Snapshot, now time.Time, lead, ahead time.Duration) []forecast.Room
+}
+
 // Deps are what the loop works with.
 type Deps struct {
 	Store     *cluster.Store
@@ -71,10 +78,14 @@ type Deps struct {
 	Engine    planner // nothing else's
 	Metrics   *telemetry.Metrics
 	Events    *telemetry.Events
+	Learner   learner // nil where nothing is learned
 }
 
 // Settings of the loop.
 type Settings struct {
+	// Foresight has room kept also for the pods that CronJobs, autoscalers and rollouts announce.
+	Foresight bool
+
 	Idle, Max time.Duration // how long what is missing must stay the same before it is bought, and the longest that is waited for
 	Engine    engine.Settings
 }
@@ -88,6 +99,7 @@ type Loop struct {
 	aside    bug.Aside[types.NamespacedName]
 	alone    time.Time // until when room is looked for without pods of users, because the engine panicked over them
 	missing  missing
+	ahead    ahead
 	news     uint64    // of the picture in which room was last looked for
 	until    time.Time // when it is looked for again at the latest
 	failures int       // looks in a row whose claims could not be created
@@ -99,6 +111,8 @@ type resolved struct {
 	generation int64
 	template   *corev1.PodTemplate
 	next       time.Time // when its workload is read again
+	schedule   [3]string // its annotations
+	begins     time.Time // of the window of its schedule in which it keeps room, zero without a schedule
 	failures   int
 
 	flaw *buffer.Flaw
@@ -138,6 +152,7 @@ func (l *Loop) turn(ctx context.Context) error {
 	if !snap.Synced() {
 		return nil
 	}
+	l.announce(ctx, snap, now)
 	errs := []error{l.resolve(ctx, snap, now), l.room(ctx, l.Store.Snapshot(), now), l.tell(ctx, l.Store.Snapshot(), now)}
 	return errors.Join(errs...)
 }
@@ -150,7 +165,7 @@ func keyOf(b *autoscalingv1beta1.CapacityBuffer) types.NamespacedName {
 func (l *Loop) resolve(ctx context.Context, snap *cluster.Snapshot, now time.Time) error {
 	var errs []error
 	there := map[types.NamespacedName]bool{}
-	for b := range snap.Buffers() {
+	for b := range cluster.Buffers.All(snap) {
 		key := keyOf(b)
 		if !b.Active() { // another autoscaler's, or on its way out
 			if snap.SparesOf(b.Namespace, b.Name) != nil {
@@ -183,9 +198,15 @@ func (l *Loop) resolve(ctx context.Context, snap *cluster.Snapshot, now time.Tim
 func (r *resolved) fresh(snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityBuffer, now time.Time) bool {
 	var template *corev1.PodTemplate
 	if ref := b.Spec.PodTemplateRef; ref != nil {
-		template = snap.PodTemplate(b.Namespace, ref.Name)
+		template = cluster.PodTemplates.Get(snap, b.Namespace, ref.Name)
 	}
-	return r.generation == b.Generation && r.template == template && now.Before(r.next)
+	return r.generation == b.Generation && r.schedule == scheduleOf(b) && r.template == template && now.Before(r.next)
+}
+
+// scheduleOf returns the annotations that say when a buffer keeps room.
+func scheduleOf(b *autoscalingv1beta1.CapacityBuffer) [3]string {
+	return [3]string{b.Annotations[v1.ScheduleAnnotationKey], b.Annotations[v1.ScheduleDurationAnnotationKey],
+		b.Annotations[v1.ScheduleTimeZoneAnnotationKey]}
 }
 
 // one resolves a buffer and says in the store which pods it asks for. Where its workload cannot be read now, they stay as they were.
@@ -200,7 +221,7 @@ func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1
 		}
 		return err
 	}
-	r.generation, r.next = b.Generation, now.Add(workloadInterval)
+	r.generation, r.schedule, r.next = b.Generation, scheduleOf(b), now.Add(workloadInterval)
 	if flaw != nil && flaw.Code == buffer.WorkloadNotFound {
 		r.next = now.Add(min(firstRetry<<min(r.failures, 4), workloadInterval))
 		r.failures++
@@ -208,7 +229,17 @@ func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1
 		r.failures = 0
 	}
 	ask := buffer.Ask{}
-	if flaw == nil {
+	window := foresight.Window{Open: true}
+	if r.schedule != [3]string{} {
+		r.next = now.Add(lookInterval)
+		var ok bool
+		if window, ok = foresight.WindowOf(b.Annotations, now, l.ahead.reach(snap, now)); !ok {
+			flaw = &buffer.Flaw{Code: buffer.BadSchedule}
+		}
+	}
+	if flaw == nil && !window.Open {
+		ask.Note.Code = buffer.OffSchedule
+	} else if flaw == nil {
 		err = func() (err error) {
 			defer bug.Catch(&err, "resolving CapacityBuffer "+keyOf(b).String())
 			ask, flaw = buffer.Resolve(b, from)
@@ -222,9 +253,11 @@ func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1
 			Value: "Karpenter runs into a bug of its own over this buffer; please report it: " + err.Error()}
 	}
 	r.flaw, r.from, r.note = flaw, from, ask.Note
-	if old := snap.SparesOf(b.Namespace, b.Name); old == nil || !r.same(old, ask.Pods) {
-		l.put(b, ask.Pods)
+	old := snap.SparesOf(b.Namespace, b.Name)
+	if old == nil || !r.same(old, ask.Pods) || !r.begins.Equal(window.From) {
+		l.Store.Update(func(d *cluster.Draft) { d.AnnounceSpares(b.Namespace, b.Name, window.From, ask.Pods) })
 	}
+	r.begins = window.From
 	if r.pod = nil; len(ask.Pods) > 0 {
 		r.pod = ask.Pods[0]
 	}
@@ -261,7 +294,7 @@ func (l *Loop) source(ctx context.Context, snap *cluster.Snapshot, b *autoscalin
 		return buffer.Source{}, flaw, nil
 	}
 	if ref := b.Spec.PodTemplateRef; ref != nil {
-		r.template = snap.PodTemplate(b.Namespace, ref.Name)
+		r.template = cluster.PodTemplates.Get(snap, b.Namespace, ref.Name)
 		if r.template == nil {
 			return buffer.Source{}, &buffer.Flaw{Code: buffer.TemplateNotFound, Name: ref.Name, Value: b.Namespace}, nil
 		}

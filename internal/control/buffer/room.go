@@ -23,7 +23,8 @@ import (
 const (
 	// opened is the reason of claims in metrics.
 	opened = "buffer"
-	// roomInterval is how often room is looked for while nothing changes that a user wrote: prices and what is sold out change without it.
+	// roomInterval is how often room is looked for while nothing changes that a user wrote: prices and what is sold out change without
+	// it.
 	roomInterval = 10 * time.Second
 	// planTime is how long a plan may take by the clock. Nothing waits for it.
 	planTime = 10 * time.Second
@@ -69,10 +70,14 @@ func (l *Loop) room(ctx context.Context, snap *cluster.Snapshot, now time.Time) 
 			return ctx.Err()
 		}
 		look.read(snap, plan)
+		look.wait(&l.ahead.times, now)
 	}
 	err := l.buy(ctx, snap, look, now)
 	l.note(snap, all, look)
 	l.news, l.until = snap.News(), now.Add(roomInterval)
+	if look.waits > 0 {
+		l.until = now.Add(min(roomInterval, look.waits))
+	}
 	if l.missing.pods > 0 {
 		l.until = now
 	}
@@ -105,7 +110,7 @@ func (l *Loop) question(ctx context.Context, snap *cluster.Snapshot, now time.Ti
 func waiting(snap *cluster.Snapshot, now time.Time) []*cluster.Pod {
 	out := slices.DeleteFunc(snap.ProvisionableSoon(), func(p *cluster.Pod) bool { return snap.Held(p.PodKey) })
 	var budgets []movable.PDB
-	for b := range snap.PDBs() {
+	for b := range cluster.PDBs.All(snap) {
 		budgets = append(budgets, movable.Compile(b))
 	}
 	pdbs := movable.NewPDBs(budgets)
@@ -129,7 +134,7 @@ func (l *Loop) plan(ctx context.Context, in engine.Question, all []*cluster.Spar
 			left := l.aside.Has(keyOfSpares(s))
 		return left || len(s.Pods) == 0
 	})
-	plan, err := l.try(with(in, kept))
+	plan, err := l.planRecovering(with(in, kept))
 	if err == nil {
 		return plan
 	}
@@ -153,7 +158,8 @@ func (l *Loop) plan(ctx context.Context, in engine.Question, all []*cluster.Spar
 	return plan
 }
 
-func (l *Loop) try(in engine.Question) (plan *engine.Plan, err *bug.Panic) {
+// planRecovering plans, and returns a panic of the engine as an error instead of ending the turn.
+func (l *Loop) planRecovering(in engine.Question) (plan *engine.Plan, err *bug.Panic) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = bug.Recovered(value, "looking for room for capacity buffers")
@@ -192,14 +198,15 @@ type look struct {
 	why   map[*cluster.Pod]string
 	open  []engine.Opening // for spares only
 	pods  int              // of those
+	waits time.Duration    // until an opening is due that is left out for now; 0 for none
 }
 
 func newLook() *look {
 	return &look{at: map[*cluster.Pod]string{}, ready: map[*cluster.Pod]bool{}, why: map[*cluster.Pod]string{}}
 }
 
-// read takes from a plan the places of spares. What it opens for pods of users is the provisioner's affair: what room that leaves is known
-// once it is there.
+// read takes from a plan the places of spares. What it opens for pods of users is the provisioner's affair: what room that leaves is
+// known once it is there.
 func (k *look) read(snap *cluster.Snapshot, plan *engine.Plan) {
 	for _, p := range plan.Place {
 		if p.Pod.Spare == nil {
@@ -231,9 +238,13 @@ func (l *Loop) buy(ctx context.Context, snap *cluster.Snapshot, k *look, now tim
 		return nil
 	}
 	telemetry.Log(ctx).Info("computed new nodeclaim(s) for capacity buffers", "nodeclaims", len(k.open), "spares", k.pods)
+	for i := range k.open {
+		l.explain(&k.open[i], now)
+	}
 	claims, err := l.Opener.Open(ctx, lifecycle.Seed("buffers", snap), opened, k.open)
 	l.missing = missing{}
 	for i, c := range claims {
+		l.tellAhead(c)
 		for _, p := range k.open[i].Pods {
 			if c != nil {
 				k.at[p] = c.Name

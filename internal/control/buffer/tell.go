@@ -25,7 +25,7 @@ const statusInterval = 5 * time.Second
 // tell writes the status of every buffer of which there is news.
 func (l *Loop) tell(ctx context.Context, snap *cluster.Snapshot, now time.Time) error {
 	var errs []error
-	for b := range snap.Buffers() {
+	for b := range cluster.Buffers.All(snap) {
 		if r := l.known[keyOf(b)]; r != nil && r.uid == b.UID && b.Active() {
 			errs = append(errs, l.write(ctx, snap, b, r, now))
 		}
@@ -45,7 +45,7 @@ func (l *Loop) write(ctx context.Context, snap *cluster.Snapshot, b *autoscaling
 		return nil
 	}
 	r.toldAt = now
-	l.Store.Update(func(d *cluster.Draft) { d.PutBuffer(told) })
+	l.Store.Update(func(d *cluster.Draft) { cluster.Buffers.Put(d, told) })
 	l.complain(told, r)
 	return nil
 }

@@ -63,7 +63,7 @@ func (s *Service) Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[
 // known returns the pools with their catalogues as the provider has them.
 func (s *Service) known(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool) {
 	pools, notReady = map[string]engine.Pool{}, map[string]bool{}
-	for p := range snap.Pools() {
+	for p := range cluster.Pools.All(snap) {
 		if ref := p.Spec.Template.Spec.NodeClassRef; !s.Serves(ref) {
 			if cloud.ServesGroup(s.provider, ref) {
 				notReady[p.Name] = true // one of our kinds that is not served: pods hear of it
@@ -114,7 +114,7 @@ func (s *Service) forget(snap *cluster.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for pool := range s.said {
-		if snap.Pool(pool) == nil {
+		if cluster.Pools.Get(snap, pool) == nil {
 			delete(s.said, pool)
 		}
 	}

@@ -59,9 +59,9 @@ func TestPools(t *testing.T) {
 			pool("misspelt", "Clas", metav1.ConditionTrue), foreign, pool("failing", "Class", metav1.ConditionTrue),
 			pool("empty", "Class", metav1.ConditionTrue), pool("classless", "Class", metav1.ConditionFalse),
 		} {
-			d.PutPool(p)
+			cluster.Pools.Put(d, p)
 		}
-		d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "without-reference"}})
+		cluster.Pools.Put(d, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "without-reference"}})
 	})
 	s := catalog.New(provider{
 		errs:  map[string]error{"failing": errors.New("throttled"), "classless": &cloud.ClassNotReadyError{Err: errors.New("missing")}},

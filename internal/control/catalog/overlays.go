@@ -48,7 +48,7 @@ func (o *overlays) correct(snap *cluster.Snapshot, pools map[string]engine.Pool)
 
 // judge looks at the overlays anew where they, a pool or a catalogue is another one than the last time.
 func (o *overlays) judge(snap *cluster.Snapshot, pools map[string]engine.Pool) {
-	objects := slices.Collect(snap.Overlays())
+	objects := slices.Collect(cluster.Overlays.All(snap))
 	list := make([]overlay.Pool, 0, len(pools))
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		list = append(list, overlay.Pool(pools[name]))
@@ -79,7 +79,7 @@ func (s *Service) Corrected(ctx context.Context, pool string, c *cloud.Catalog) 
 		return c
 	}
 	snap := s.overlays.store.Snapshot()
-	p := snap.Pool(pool)
+	p := cluster.Pools.Get(snap, pool)
 	if p == nil {
 		return c
 	}

@@ -40,10 +40,10 @@ func overlayOf(name, price, pool string) *v1alpha1.NodeOverlay {
 
 func TestOverlaysCorrectWhatPoolsCanLaunch(t *testing.T) {
 	store := cluster.NewStore()
-	put := func(o *v1alpha1.NodeOverlay) { store.Update(func(d *cluster.Draft) { d.PutOverlay(o) }) }
+	put := func(o *v1alpha1.NodeOverlay) { store.Update(func(d *cluster.Draft) { cluster.Overlays.Put(d, o) }) }
 	store.Update(func(d *cluster.Draft) {
-		d.PutPool(pool("one", "Class", metav1.ConditionTrue))
-		d.PutPool(pool("two", "Class", metav1.ConditionTrue))
+		cluster.Pools.Put(d, pool("one", "Class", metav1.ConditionTrue))
+		cluster.Pools.Put(d, pool("two", "Class", metav1.ConditionTrue))
 	})
 	base := sold()
 	s := catalog.New(dollar{catalog: base}).WithOverlays(store, label.NewVocabulary(v1.Labels()))
@@ -78,7 +78,7 @@ func TestOverlaysCorrectWhatPoolsCanLaunch(t *testing.T) {
 	}
 	counted := pool("one", "Class", metav1.ConditionTrue)
 	counted.Status.Nodes = 7
-	store.Update(func(d *cluster.Draft) { d.PutPool(counted) })
+	store.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, counted) })
 	if of("one") != corrected {
 		t.Error("a node more in the pool made another catalogue, so everything would be planned anew")
 	}
@@ -91,7 +91,7 @@ func TestOverlaysCorrectWhatPoolsCanLaunch(t *testing.T) {
 	if len(overlays) != 2 || verdicts[0].Conflict == nil || verdicts[0].Conflict.With != "p" || verdicts[1] != (overlay.Verdict{}) {
 		t.Errorf("%v %+v", overlays, verdicts)
 	}
-	store.Update(func(d *cluster.Draft) { d.DeleteOverlay("o"); d.DeleteOverlay("p") })
+	store.Update(func(d *cluster.Draft) { cluster.Overlays.Delete(d, "o"); cluster.Overlays.Delete(d, "p") })
 	if of("one") != base {
 		t.Error("overlays that are gone still count")
 	}
@@ -100,8 +100,8 @@ func TestOverlaysCorrectWhatPoolsCanLaunch(t *testing.T) {
 func TestALaunchSeesOverlaysThatNobodyPlannedWith(t *testing.T) {
 	store := cluster.NewStore()
 	store.Update(func(d *cluster.Draft) {
-		d.PutPool(pool("one", "Class", metav1.ConditionTrue))
-		d.PutOverlay(overlayOf("o", "0.5", "one"))
+		cluster.Pools.Put(d, pool("one", "Class", metav1.ConditionTrue))
+		cluster.Overlays.Put(d, overlayOf("o", "0.5", "one"))
 	})
 	base := sold()
 	s := catalog.New(dollar{catalog: base}).WithOverlays(store, label.NewVocabulary(v1.Labels()))

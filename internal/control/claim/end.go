@@ -13,6 +13,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/control/definition"
 	"karpenter.sh/karpenter/internal/core/evict"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/kit/patch"
@@ -22,13 +23,21 @@ import (
 // stopPoll is how often the cloud is asked whether a machine is gone.
 const stopPoll = 5 * time.Second
 
+// definitionPoll is how often a claim looks whether the definition of claims is back.
+const definitionPoll = 10 * time.Second
+
 // unseenPoll is how often the API server is asked for a Node that our picture lacks.
 const unseenPoll = 5 * time.Second
 
 // end takes one step towards the end of a deleted claim.
 func (l *Loop) end(ctx context.Context, v lifecycle.View) (time.Time, error) {
 	claim := v.Claim
-	switch lifecycle.End(v) {
+	next := lifecycle.End(v)
+	if (next == lifecycle.DeleteNodes || next == lifecycle.StopMachine) && !evict.Taken(claim, time.Now()) && l.Definition.Gone(ctx) {
+		l.Events.Tell(telemetry.Refs(nil, claim), telemetry.FailedDraining, definition.Held)
+		return time.Now().Add(definitionPoll), nil
+	}
+	switch next {
 	case lifecycle.Stamp:
 		stamped := lifecycle.Stamped(claim)
 		if err := l.writeMeta(ctx, claim, stamped); err != nil {
@@ -45,6 +54,12 @@ func (l *Loop) end(ctx context.Context, v lifecycle.View) (time.Time, error) {
 		l.endsBooting(ctx, v)
 		return l.stopMachine(ctx, claim)
 	case lifecycle.Finish:
+		if l.settings.Settled != nil && claim.Status.ProviderID == "" {
+			if settled, err := l.settings.Settled(ctx, claim); err != nil || !settled {
+				l.suspect(claim)
+				return time.Now().Add(stopPoll), err
+			}
+		}
 		return time.Time{}, l.finish(ctx, claim)
 	}
 	return time.Time{}, nil

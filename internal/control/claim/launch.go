@@ -8,6 +8,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
@@ -64,7 +65,7 @@ func (l *Loop) machineFor(ctx context.Context, claim *v1.NodeClaim) (cloud.Machi
 	if err != nil {
 		return m, err
 	}
-	pool := l.Store.Snapshot().Pool(claim.Labels[v1.NodePoolLabelKey])
+	pool := cluster.Pools.Get(l.Store.Snapshot(), claim.Labels[v1.NodePoolLabelKey])
 	switch {
 	case m.Deleting || pool == nil:
 	case m.Provisioner != "" && m.Provisioner == pool.Provisioner() && (m.PoolName == "" || m.PoolName == pool.Name):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -566,6 +567,84 @@ func TestGarbage(t *testing.T) {
 			if n := sim.Get[*corev1.Node](t, w, c.Status.NodeName); c.Labels[key] != "default" || n.Labels[key] != "default" {
 				t.Errorf("claim %v, node %v", c.Labels, n.Labels)
 			}
+		})
+	})
+}
+
+func TestANodeIsNotRegisteredBeforeTheProviderIsDone(t *testing.T) {
+	sim.BubbleAlone(t, sim.Options{ReadyAfter: time.Second}, func(t *testing.T, w *sim.World) {
+		done, asked := false, 0
+		o := sim.KarpenterOptions{}
+		o.Claim.RegistrationHook = func(_ context.Context, c *v1.NodeClaim) (string, time.Duration) {
+			asked++
+			if c.Status.ProviderID == "" || c.Labels[corev1.LabelTopologyZone] == "" {
+				t.Errorf("the provider is asked about a claim without its machine: %+v", c)
+			}
+			if done {
+				return "", 0
+			}
+			return "attach the disk", 10 * time.Second
+		}
+		w.With(t, o, func(*sim.Karpenter) {
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(time.Minute)
+			c := sim.Get[*v1.NodeClaim](t, w, "c")
+			is := condition.Get(c, v1.ConditionTypeRegistered)
+			if is.Status != "Unknown" || is.Reason != v1.ReasonRegistrationHookPending || !strings.Contains(is.Message, "attach the disk") {
+				t.Errorf("Registered = %+v", is)
+			}
+			for _, n := range memapi.All[*corev1.Node](w.API) {
+				if lifecycle.IsRegistered(n) || !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return v1.IsUnregisteredTaint(&t) }) {
+					t.Errorf("the node is open: %+v", n)
+				}
+			}
+			if asked < 5 || asked > 10 {
+				t.Errorf("asked %d times in a minute, want every ten seconds", asked)
+			}
+			done = true
+			time.Sleep(15 * time.Second)
+			asked = 0
+			if !condition.IsTrue(sim.Get[*v1.NodeClaim](t, w, "c"), condition.Ready) {
+				t.Error("the claim is not ready although the provider is done")
+			}
+			time.Sleep(10 * time.Minute)
+			if asked > 0 {
+				t.Errorf("asked %d times about a node that is registered", asked)
+			}
+		})
+		w.With(t, o, func(*sim.Karpenter) { time.Sleep(time.Minute) })
+		if asked > 0 {
+			t.Errorf("asked %d times about a node that an earlier process registered", asked)
+		}
+		done = false
+		w.With(t, o, func(*sim.Karpenter) {
+			sim.Create(t, w, sim.Claim("never"))
+			time.Sleep(16 * time.Minute)
+			for _, c := range memapi.All[*v1.NodeClaim](w.API) {
+				if c.Name == "never" {
+					t.Error("a claim that the provider is never done with is not given up")
+				}
+			}
+		})
+	})
+}
+
+func TestADeletedClaimStaysWhileAMachineMayBeLeft(t *testing.T) {
+	sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
+		w.Cloud.SetFault(func(fakecloud.Call) fakecloud.Fault { return fakecloud.Fault{Err: errors.New("boom")} })
+		var settled atomic.Bool
+		o := sim.KarpenterOptions{}
+		o.Claim.Settled = func(_ context.Context, c *v1.NodeClaim) (bool, error) { return settled.Load() && c.Name == "c", nil }
+		w.With(t, o, func(*sim.Karpenter) {
+			c := sim.Claim("c")
+			sim.Create(t, w, c)
+			time.Sleep(10 * time.Second)
+			sim.Delete(t, w, c)
+			time.Sleep(time.Minute)
+			sim.Get[*v1.NodeClaim](t, w, "c")
+			settled.Store(true)
+			time.Sleep(10 * time.Second)
+			sim.WantNothing(t, w)
 		})
 	})
 }

@@ -127,7 +127,7 @@ func TestALaunchThatCannotBeWrittenDownIsMadeOnce(t *testing.T) {
 // The life of a claim is told in the words that operators search for, each once.
 func TestTheLifeOfAClaimIsLogged(t *testing.T) {
 	var said lines
-	sim.Bubble(t, sim.Options{}, sim.KarpenterOptions{Log: slog.New(&said)}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+	sim.Bubble(t, sim.Options{}, sim.KarpenterOptions{Telling: sim.Telling{Log: slog.New(&said)}}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
 		c := sim.Claim("c")
 		sim.Create(t, w, c)
 		time.Sleep(30 * time.Second)

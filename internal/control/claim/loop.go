@@ -21,10 +21,12 @@ import (
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/definition"
 	"karpenter.sh/karpenter/internal/control/workqueue"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/explain/sentence"
 	"karpenter.sh/karpenter/internal/history/journal"
+	"karpenter.sh/karpenter/internal/kit/ztime"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
@@ -47,6 +49,8 @@ type Deps struct {
 	Hint func(ctx context.Context, node string)
 	// Suspect is called when a machine may have been launched for a claim that does not know of it. It may be nil.
 	Suspect func(claim string)
+	// Definition reports whether NodeClaims can be created; while they cannot, no node is drained. It may be nil.
+	Definition *definition.Watch
 }
 
 // Settings of the loop. The zero value is the documented behaviour.
@@ -55,6 +59,12 @@ type Settings struct {
 	Workers int // steps at the same time; default 1000
 	// Devices says that ResourceSlices are read: a node is initialised only once those that its pods count on are there.
 	Devices bool
+	// RegistrationHook asks the provider whether a Node may be registered: it returns what the provider still does, "" if nothing, and
+	// when to ask again. It may be nil.
+	RegistrationHook func(ctx context.Context, claim *v1.NodeClaim) (pending string, again time.Duration)
+	// Settled reports whether it is certain that no machine is left of a deleted claim whose status names none; if it finds one, it
+	// stops it. It may be nil.
+	Settled func(ctx context.Context, claim *v1.NodeClaim) (bool, error)
 }
 
 // Health counts registrations by pool.
@@ -138,7 +148,7 @@ func (l *Loop) unpublished(snap *cluster.Snapshot, row *cluster.Node) []string {
 	if !l.settings.Devices || row.Node == nil || row.Initialized() {
 		return nil
 	}
-	return lifecycle.Unpublished(row.Claim, row.Node.Name, snap.ResourceSlices())
+	return lifecycle.Unpublished(row.Claim, row.Node.Name, cluster.ResourceSlices.All(snap))
 }
 
 // managed rows have a claim of a node class that our provider serves.
@@ -164,7 +174,7 @@ func (l *Loop) live(ctx context.Context, snap *cluster.Snapshot, name string) (t
 }
 
 func needsOpenNode(snap *cluster.Snapshot) bool {
-	for ds := range snap.DaemonSets() {
+	for ds := range cluster.DaemonSets.All(snap) {
 		if lifecycle.NeedsOpenNode(ds) {
 			return true
 		}
@@ -173,7 +183,15 @@ func needsOpenNode(snap *cluster.Snapshot) bool {
 }
 
 func (l *Loop) next(ctx context.Context, v lifecycle.View) (time.Time, error) {
+	var again time.Time
+	if l.settings.RegistrationHook != nil && lifecycle.AsksHooks(v) {
+		pending, wait := l.settings.RegistrationHook(ctx, v.Claim)
+		if v.PendingHook = pending; pending != "" {
+			again = time.Now().Add(wait)
+		}
+	}
 	step := lifecycle.Next(v, time.Now(), l.settings.Settings)
+	step.Until = ztime.Sooner(step.Until, again)
 	if l.Hint != nil && step.Kind == lifecycle.Write && slices.Contains(step.Reached, lifecycle.Opened) {
 		l.Hint(ctx, step.Node.Name)
 		// it took seconds: the node is open from now on, not from when it was ready

@@ -18,6 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/drift"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/core/rollout"
 	"karpenter.sh/karpenter/internal/explain/sentence"
 	"karpenter.sh/karpenter/internal/kit/identity"
 	"karpenter.sh/karpenter/internal/kit/ztime"
@@ -43,6 +44,17 @@ type upkeepVersion struct {
 	row   *cluster.Node
 	pool  *v1.NodePool
 	class *cluster.NodeClass
+	// rollouts are the generations of RolloutPolicies: they say when claims expire.
+	rollouts string
+}
+
+// generations returns the generations of the RolloutPolicies, "" where there are none.
+func generations(snap *cluster.Snapshot) string {
+	out := ""
+	for p := range cluster.Rollouts.All(snap) {
+		out += fmt.Sprintf("%s/%d ", p.UID, p.Generation)
+	}
+	return out
 }
 
 func (l *Loop) upkeepRows(snap *cluster.Snapshot) iter.Seq2[string, upkeepVersion] {
@@ -50,11 +62,13 @@ func (l *Loop) upkeepRows(snap *cluster.Snapshot) iter.Seq2[string, upkeepVersio
 		if !snap.Synced() {
 			return
 		}
+		rollouts := generations(snap)
 		for row := range snap.Nodes() {
 			if !l.managed(row) || row.Claim.DeletionTimestamp != nil {
 				continue
 			}
-			v := upkeepVersion{row, snap.Pool(row.Claim.Labels[v1.NodePoolLabelKey]), snap.NodeClass(row.Claim.Spec.NodeClassRef)}
+			pool := cluster.Pools.Get(snap, row.Claim.Labels[v1.NodePoolLabelKey])
+			v := upkeepVersion{row, pool, snap.NodeClass(row.Claim.Spec.NodeClassRef), rollouts}
 			if !yield(row.Claim.Name, v) {
 				return
 			}
@@ -69,7 +83,7 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		return time.Time{}, nil
 	}
 	now := time.Now()
-	expiry, expires := lifecycle.Expiry(row.Claim)
+	soft, expiry, expires := rollout.Expiry(snap, row.Claim)
 	if expires && !now.Before(expiry) {
 		err := l.remove(ctx, row.Claim, lifecycle.Expired, movable.Count(row.Pods))
 		if err == nil {
@@ -81,6 +95,10 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		return retryStale(time.Time{}, err)
 	}
 	again := expiry
+	aged := expires && !now.Before(soft)
+	if !aged {
+		again = ztime.Sooner(again, soft)
+	}
 	mine := l.upkeep.of(row.Claim)
 	if err := l.stampPodEvent(ctx, mine, row, now); err != nil {
 		return retryStale(time.Time{}, err)
@@ -91,9 +109,9 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	var errs []error
 	before := *mine
 	again = ztime.Sooner(again, l.checkConsistency(ctx, mine, row, claim, now))
-	if pool := snap.Pool(claim.Labels[v1.NodePoolLabelKey]); pool != nil {
+	if pool := cluster.Pools.Get(snap, claim.Labels[v1.NodePoolLabelKey]); pool != nil {
 		again = ztime.Sooner(again, lifecycle.Consolidatable(claim, pool, now))
-		at, err := l.checkDrift(ctx, mine, driftInputOf(row.Claim, pool, snap), claim, pool, now)
+		at, err := l.checkDrift(ctx, mine, driftInputOf(row.Claim, pool, snap, aged), claim, pool, now)
 		again, errs = ztime.Sooner(again, at), append(errs, err)
 	}
 	if err := l.writeStatus(ctx, row.Claim, claim); err != nil {
@@ -177,12 +195,13 @@ type driftInput struct {
 	poolGeneration int64
 	poolHash       string
 	class          *cluster.NodeClass // a new one with every write: what a class resolves to stands in its status
+	aged           bool               // it is older than expireAfter, and its RolloutPolicy has it replaced within budgets
 }
 
-func driftInputOf(claim *v1.NodeClaim, pool *v1.NodePool, snap *cluster.Snapshot) driftInput {
+func driftInputOf(claim *v1.NodeClaim, pool *v1.NodePool, snap *cluster.Snapshot, aged bool) driftInput {
 	in := driftInput{
 		claim: hashes(claim.Annotations), pool: pool.UID, poolGeneration: pool.Generation, poolHash: hashes(pool.Annotations),
-		class: snap.NodeClass(claim.Spec.NodeClassRef),
+		class: snap.NodeClass(claim.Spec.NodeClassRef), aged: aged,
 	}
 	if c := condition.Get(claim, v1.ConditionTypeLaunched); c != nil {
 		in.launched = c.Status
@@ -217,6 +236,9 @@ func (l *Loop) checkDrift(ctx context.Context, mine *kept, in driftInput, claim 
 		var err error
 		if reason, err = l.driftReason(ctx, mine, claim, pool, now); err != nil {
 			return time.Time{}, err
+		}
+		if reason == "" && in.aged {
+			reason = v1.ReasonExpired
 		}
 	}
 	mine.drift, mine.drifted = in, now

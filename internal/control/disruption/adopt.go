@@ -101,7 +101,7 @@ func (l *Loop) doubt(ctx context.Context, r steprecord.Record) (waits bool, why 
 		case n.Claim.DeletionTimestamp == nil:
 			left = append(left, m.UID)
 		}
-		if _, known := w.Pools[n.Pool()]; !known && snap.Pool(n.Pool()) != nil && w.Now.Before(r.Deadline) {
+		if _, known := w.Pools[n.Pool()]; !known && cluster.Pools.Get(snap, n.Pool()) != nil && w.Now.Before(r.Deadline) {
 			waits = true
 		}
 	}

@@ -60,8 +60,8 @@ func (l *Loop) asked(ctx context.Context, step *disrupt.Step, now time.Time) boo
 		for _, p := range pools {
 			l.tell.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(p),
 				Reason: telemetry.DisruptionAwaitsApproval, Key: []string{plan.Name},
-				Message: fmt.Sprintf("DisruptionPlan %s: %s, saves $%s an hour, moves %s; karpenter approve %[1]s",
-					plan.Name, sentence.Step(step), plan.Status.Step.Saves, sentence.Count(plan.Status.Step.Pods, "pod"))})
+				Message: fmt.Sprintf("DisruptionPlan %s: %s, %s, moves %s; karpenter approve %[1]s",
+					plan.Name, sentence.Step(step), sentence.Saves(step.Saves().Dollars()), sentence.Count(plan.Status.Step.Pods, "pod"))})
 		}
 	}
 	return true
@@ -191,7 +191,7 @@ func unapproved(snap *cluster.Snapshot, n *cluster.Node, c steprecord.Record) bo
 		return false
 	}
 	for _, name := range []string{n.Pool(), n.Labels()[v1.NodePoolLabelKey]} {
-		if p := snap.Pool(name); p != nil && approval.Manual(p) {
+		if p := cluster.Pools.Get(snap, name); p != nil && approval.Manual(p) {
 			return true
 		}
 	}

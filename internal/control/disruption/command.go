@@ -21,6 +21,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/core/surge"
 	"karpenter.sh/karpenter/internal/explain/steprecord"
 	"karpenter.sh/karpenter/internal/kit/parallel"
 	"karpenter.sh/karpenter/internal/kit/patch"
@@ -40,14 +41,17 @@ const (
 // A command is a step that has been started.
 type command struct {
 	steprecord.Record
-	step        *disrupt.Step   // nil after a restart
-	initialized map[string]bool // replacements that have been seen initialised; what happens to them later does not matter
-	removed     map[string]bool // candidates that were deleted
-	begun       time.Time       // by this process
+	step *disrupt.Step // nil after a restart
+	// initialized are the replacements that have been seen initialised; what happens to them later does not matter
+	initialized map[string]bool
+	removed     map[string]bool                        // candidates that were deleted
+	restarts    map[types.NamespacedName]surge.Restart // of Deployments
+	begun       time.Time                              // by this process
 }
 
 func newCommand(r steprecord.Record) *command {
-	return &command{Record: r, initialized: map[string]bool{}, removed: map[string]bool{}, begun: time.Now()}
+	return &command{Record: r, initialized: map[string]bool{}, removed: map[string]bool{},
+		restarts: map[types.NamespacedName]surge.Restart{}, begun: time.Now()}
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -183,6 +187,11 @@ func (l *Loop) advance(ctx context.Context, snap *cluster.Snapshot, c *command) 
 			return
 		}
 	}
+	if name := l.recovered(snap, c); name != "" {
+		telemetry.Log(ctx).Info("a broken node has recovered and stays", "command", c.ID, "NodeClaim", name)
+		l.takeBack(ctx, c)
+		return
+	}
 	waiting := false
 	for _, name := range c.Replacements {
 		n := snap.ClaimNode(name)
@@ -199,7 +208,9 @@ func (l *Loop) advance(ctx context.Context, snap *cluster.Snapshot, c *command) 
 		}
 	}
 	if !waiting {
-		l.remove(ctx, snap, c)
+		if l.restartHeldPods(ctx, snap, c) {
+			l.remove(ctx, snap, c)
+		}
 		return
 	}
 	if time.Now().After(c.Deadline) {
@@ -212,6 +223,19 @@ func (l *Loop) advance(ctx context.Context, snap *cluster.Snapshot, c *command) 
 func occupied(snap *cluster.Snapshot, c *command) string {
 	for _, m := range c.Candidates {
 		if n := m.Staying(snap); n != nil && !disrupt.Vacated(n) {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+// recovered names a candidate that was broken and no longer is, "" if there is none.
+func (l *Loop) recovered(snap *cluster.Snapshot, c *command) string {
+	if c.Reason != v1.DisruptionReasonUnhealthy {
+		return ""
+	}
+	for _, m := range c.Candidates {
+		if n := m.Staying(snap); n != nil && n.Node != nil && l.settings.Repairs.Of(n.Node, n.Claim, time.Now()) == nil {
 			return m.Name
 		}
 	}
@@ -242,7 +266,8 @@ func (l *Loop) remove(ctx context.Context, snap *cluster.Snapshot, c *command) {
 			continue
 		}
 		c.removed[n.Claim.Name] = true
-		l.tell.removed(n, c.Reason, snap.Pool(n.Pool()), movable.Count(n.Pods))
+		l.tell.repaired(n, l.settings.Repairs, c.Reason)
+		l.tell.removed(n, c.Reason, cluster.Pools.Get(snap, n.Pool()), movable.Count(n.Pods))
 	}
 }
 

@@ -205,7 +205,7 @@ func TestNothingIsBegunBeforeItIsKnownWhereBuffersRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		s.store.Update(func(d *cluster.Draft) {
-			d.PutBuffer(&autoscalingv1beta1.CapacityBuffer{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "spare"}})
+			cluster.Buffers.Put(d, &autoscalingv1beta1.CapacityBuffer{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "spare"}})
 			d.PutSpares("default", "spare", []*corev1.Pod{ownedPod("spare-0", "", "1")})
 		})
 		defer s.run(t)()

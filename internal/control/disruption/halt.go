@@ -6,8 +6,10 @@ import (
 	"slices"
 	"time"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/paused"
 	"karpenter.sh/karpenter/internal/explain/steprecord"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
@@ -27,7 +29,35 @@ func (l *Loop) letGo(ctx context.Context, n *cluster.Node, c *command) error {
 	if l.stands(n, c) {
 		return errHalted
 	}
+	if c.Reason == v1.DisruptionReasonUnhealthy {
+		if err := l.bound(ctx, n); err != nil {
+			return err
+		}
+		if n = l.store.Snapshot().ClaimNode(n.Claim.Name); n == nil {
+			return nil
+		}
+	}
 	return l.delete(ctx, n.Claim)
+}
+
+// bound writes when the drain of a broken node ends at the latest, if its fault says so. An earlier end that is written already stays.
+func (l *Loop) bound(ctx context.Context, n *cluster.Node) error {
+	if n.Node == nil {
+		return nil
+	}
+	now := time.Now()
+	fault := l.settings.Repairs.Of(n.Node, n.Claim, now)
+	if fault == nil || fault.Grace == nil {
+		return nil
+	}
+	return l.editClaim(ctx, steprecord.Of(n.Claim), func(claim *v1.NodeClaim) bool {
+		end := now.Add(*fault.Grace)
+		if written, err := lifecycle.Deadline(claim); err == nil && !written.IsZero() && !written.After(end) {
+			return false
+		}
+		claim.Annotations = lifecycle.WithDeadline(claim, end).Annotations
+		return true
+	}, nil)
 }
 
 // stands reports whether a candidate of a command may not go now.

@@ -19,8 +19,11 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/cluster/seat"
 	"karpenter.sh/karpenter/internal/core/approval"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/core/rollout"
 	"karpenter.sh/karpenter/internal/kit/bug"
 	"karpenter.sh/karpenter/internal/kit/sleep"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
@@ -46,6 +49,7 @@ const (
 type Settings struct {
 	Labels  label.Table // what the provider knows about labels
 	Planner disrupt.Settings
+	Repairs *lifecycle.Repairs // nil where broken nodes are not repaired
 	Engine  engine.Settings
 }
 
@@ -53,6 +57,7 @@ type Settings struct {
 // now is named in notReady.
 type catalogs interface {
 	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)
+	Commitments(ctx context.Context, snap *cluster.Snapshot, now time.Time) *commitment.Books
 }
 
 // opener creates claims, exactly once for each seed, and records them and the pods that they are for in the store.
@@ -76,6 +81,7 @@ type Loop struct {
 	memory   disrupt.Memory // of the planner
 	tell     *teller
 	settings Settings
+	surge    *surger // nil where it is off
 
 	watched, queue *telemetry.Loop
 	aside          aside
@@ -91,13 +97,17 @@ type Loop struct {
 
 // New returns a loop that does nothing until Run is called.
 func New(store *cluster.Store, c client.Client, catalogs catalogs, o opener, tell Telling, settings Settings) *Loop {
-	return &Loop{
+	l := &Loop{
 		store: store, client: c, catalogs: catalogs, opener: o, settings: settings,
 		engine:   engine.New(settings.Labels),
 		tell:     newTeller(tell),
 		pending:  disrupt.Queue{},
 		commands: map[string]*command{},
 	}
+	if settings.Planner.Surge {
+		l.surge = newSurger(c)
+	}
+	return l
 }
 
 // Run works until ctx ends. Only the leader may run it.
@@ -158,6 +168,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 		w = l.world(ctx, l.store.Snapshot(), now)
 	}
 	out := l.propose(ctx, w)
+	judged := l.surge.consider(ctx, w.Snap, out.Blocks, now)
 	l.safely("telling what was found", func() { l.tell.proposal(ctx, w, out, time.Since(now)) })
 	tried := map[string]bool{}
 	for _, step := range out.Steps {
@@ -172,6 +183,9 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	}
 	l.safely("steering", func() { l.steer(ctx, out.Steering) })
 	l.showSteps()
+	if judged {
+		return busyPoll, false
+	}
 	return l.next(now, out), out.Calm && len(l.commands)+len(l.pending) == 0
 }
 
@@ -242,8 +256,18 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 		Snap: snap, Pools: pools, NotReady: notReady, Now: now,
 		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Ahead: true, Landing: landing,
 		Vacant: l.vacancies.Look(snap, now), Facts: &l.facts,
-		Settings: l.settings.Planner, Engine: l.engine, Terms: l.settings.Engine, Ended: func() bool { return ctx.Err() != nil },
+		Repairs: l.settings.Repairs, Settings: l.settings.Planner, Engine: l.engine, Terms: l.settings.Engine,
+		Ended: func() bool { return ctx.Err() != nil }, Commitments: l.catalogs.Commitments(ctx, snap, now),
+		Rollouts: rollout.Allowances(snap, now),
 	}
+	for _, c := range l.commands {
+		for _, name := range c.Replacements { // a replacement takes part in no other step
+			if n := snap.ClaimNode(name); n != nil {
+				landing[n.Name] = true
+			}
+		}
+	}
+	l.surge.show(w)
 	l.aside.apply(w)
 	approval.Hold(w, l.confirming)
 	l.pending.Hold(w)

@@ -23,6 +23,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/explain/steprecord"
@@ -99,6 +100,10 @@ func (s *stage) node(name, instanceType string, ready bool) {
 
 func (s *stage) Pools(context.Context, *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
 	return s.pools, nil
+}
+
+func (s *stage) Commitments(context.Context, *cluster.Snapshot, time.Time) *commitment.Books {
+	return nil
 }
 
 func (s *stage) Names(seed string, openings []engine.Opening) []string {

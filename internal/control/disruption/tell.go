@@ -17,6 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/control/protection"
 	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/explain/board"
 	"karpenter.sh/karpenter/internal/explain/sentence"
 	"karpenter.sh/karpenter/internal/history/journal"
@@ -67,6 +68,7 @@ var methods = []struct {
 	method disrupt.Method
 	reason v1.DisruptionReason
 }{
+	{disrupt.Repair, v1.DisruptionReasonUnhealthy},
 	{disrupt.Emptiness, v1.DisruptionReasonEmpty},
 	{disrupt.Drift, v1.DisruptionReasonDrifted},
 	{disrupt.MultiNode, v1.DisruptionReasonUnderutilized},
@@ -79,13 +81,13 @@ func (t *teller) proposal(ctx context.Context, w *disrupt.World, out *disrupt.Pr
 		return
 	}
 	for _, m := range methods {
-		t.Metrics.DisruptionEvaluation.WithLabelValues(metricReason(m.reason), string(m.method)).Observe(took.Seconds())
+		t.Metrics.DisruptionEvaluation.WithLabelValues(metricReason(m.reason), m.method.ConsolidationType()).Observe(took.Seconds())
 		t.Metrics.DisruptionEligibleNodes.WithLabelValues(metricReason(m.reason)).Set(float64(out.Eligible[m.method]))
 	}
 	passing := map[[2]string]time.Time{}
 	for i := range out.Blocks {
-		if b := &out.Blocks[i]; b.Code == disrupt.Paused {
-			continue // the operator who paused it knows, and the pools say so
+		if b := &out.Blocks[i]; b.Code == disrupt.Paused || b.Code == disrupt.Rollout {
+			continue // the operator who paused it knows, and the pools or policies say so
 		} else if !b.Code.Passes() || t.lasts(b, w.Now, passing) {
 			t.blocked(w, b)
 		}
@@ -129,9 +131,14 @@ func (t *teller) blocked(w *disrupt.World, b *disrupt.Refusal) {
 		return
 	}
 	why := sentence.Refusal(*b)
+	if b.Code == disrupt.TooManyBroken {
+		concerned := append(refs(n), telemetry.PoolRef(w.Pools[b.Name].Pool))
+		t.Events.Tell(concerned, telemetry.NodeRepairBlocked, why)
+		return
+	}
 	t.Events.Tell(refs(n), telemetry.DisruptionBlocked, why, string(b.Code))
 	for _, name := range b.Limits {
-		if p := w.Snap.Pool(name); p != nil {
+		if p := cluster.Pools.Get(w.Snap, name); p != nil {
 			message := fmt.Sprintf("a limit holds up node %s: %s", n.Name, why)
 			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(p), Reason: telemetry.DisruptionBlocked,
 				Message: message, Key: []string{name, "limit"}})
@@ -171,8 +178,8 @@ func (t *teller) budgets(w *disrupt.World, out *disrupt.Proposal) {
 	for pool, count := range out.Counts {
 		t.pools[pool] = true
 		for reason, allowed := range count.Raw {
-			t.Metrics.PoolAllowedDisruptions.WithLabelValues(pool, string(reason)).Set(float64(allowed))
-			t.Metrics.PoolNodesConsumingBudgets.WithLabelValues(pool, string(reason)).Set(float64(count.Consuming))
+			t.Metrics.PoolAllowedDisruptions.WithLabelValues(pool, metricReason(reason)).Set(float64(allowed))
+			t.Metrics.PoolNodesConsumingBudgets.WithLabelValues(pool, metricReason(reason)).Set(float64(count.Uses(reason)))
 		}
 		t.Metrics.DisruptionHeldBackSavings.WithLabelValues(pool).Set(out.HeldBack[pool].Dollars())
 		if count.Err != nil {
@@ -201,8 +208,8 @@ func (t *teller) proposed(ctx context.Context, step *disrupt.Step) {
 	if now := time.Now(); now.Sub(t.candidates[step.ID()]) >= candidatesAgain {
 		t.candidates[step.ID()] = now
 		for _, c := range step.Remove {
-			t.Events.Tell(refs(c.Node), telemetry.ConsolidationCandidate, fmt.Sprintf("%s, saves $%.4f an hour",
-				sentence.Step(step), step.Saves().Dollars()), step.ID())
+			t.Events.Tell(refs(c.Node), telemetry.ConsolidationCandidate,
+				sentence.Step(step)+", "+sentence.Saves(step.Saves().Dollars()), step.ID())
 		}
 	}
 	pools := t.judged(ctx, step, "approved")
@@ -241,7 +248,7 @@ func (t *teller) judged(ctx context.Context, step *disrupt.Step, decision string
 func (t *teller) rejected(step *disrupt.Step, snap *cluster.Snapshot, cause disrupt.Code) {
 	t.writeStep(journal.HeldBack, step, snap, sentence.Step(step)+", "+rejection(cause))
 	if cause != disrupt.Scheduling {
-		t.Metrics.DisruptionFailedValidations.WithLabelValues(string(step.Method)).Add(float64(len(step.Remove)))
+		t.Metrics.DisruptionFailedValidations.WithLabelValues(step.Method.ConsolidationType()).Add(float64(len(step.Remove)))
 	}
 	if step.Method == disrupt.Emptiness {
 		return
@@ -257,7 +264,7 @@ func (t *teller) starting(ctx context.Context, step *disrupt.Step) {
 		"decision", step.Decision(),
 		"disrupted-node-count", len(step.Remove), "replacement-node-count", len(step.Open), "pod-count", step.Pods(),
 		"disrupted-nodes", disrupted(step), "replacement-nodes", replacements(step),
-		"estimated-savings", fmt.Sprintf("$%.4f/h", step.Saves().Dollars()))
+		"estimated-savings", sentence.PerHour(step.Saves().Dollars()))
 }
 
 // Log lines about nodes have the form that queries over logs know.
@@ -300,11 +307,14 @@ func replacements(step *disrupt.Step) []comes {
 // started counts a step that is under way.
 func (t *teller) started(step *disrupt.Step, snap *cluster.Snapshot) {
 	t.writeStep(journal.Stepped, step, snap, sentence.Step(step))
-	labels := []string{step.Decision(), metricReason(step.Reason), string(step.Method)}
+	labels := []string{step.Decision(), metricReason(step.Reason), step.Method.ConsolidationType()}
 	t.Metrics.DisruptionDecisions.WithLabelValues(labels...).Inc()
 	pools := map[string]bool{}
 	for _, c := range step.Remove {
 		pools[c.Pool.Name] = true
+		if step.First != "" {
+			t.Metrics.DisruptionTerminateFirst.WithLabelValues(c.Pool.Name, metricReason(step.Reason), string(step.First)).Inc()
+		}
 	}
 	for pool := range pools {
 		t.Metrics.DisruptionDecisionsByPool.WithLabelValues(append([]string{pool}, labels...)...).Inc()
@@ -321,10 +331,20 @@ func (t *teller) waiting(claim *v1.NodeClaim) {
 func (t *teller) removed(n *cluster.Node, reason v1.DisruptionReason, pool *v1.NodePool, pods int) {
 	t.Events.Tell(refs(n), telemetry.DisruptionTerminating, "disrupting the node: "+string(reason))
 	policy := v1.ConsolidationPolicy("")
-	if pool != nil && reason != v1.DisruptionReasonDrifted {
+	if pool != nil && reason != v1.DisruptionReasonDrifted && reason != v1.DisruptionReasonUnhealthy {
 		policy = pool.Spec.Disruption.ConsolidationPolicy
 	}
 	t.Metrics.Disrupted(n.Claim, metricReason(reason), policy, pods)
+}
+
+// repaired counts a broken node whose claim was deleted.
+func (t *teller) repaired(n *cluster.Node, repairs *lifecycle.Repairs, reason v1.DisruptionReason) {
+	if reason != v1.DisruptionReasonUnhealthy || n.Node == nil {
+		return
+	}
+	if fault := repairs.Of(n.Node, n.Claim, time.Now()); fault != nil {
+		t.Metrics.Repaired(n.Node, n.Claim, fault.Condition.Type, fault.Grace)
+	}
 }
 
 // neverReady tells of the replacements that have joined the cluster and lack something else.
@@ -354,7 +374,7 @@ func (t *teller) failed(snap *cluster.Snapshot, c *command, why error) {
 		}
 	}
 	if refused, ok := errors.AsType[refusal](why); ok {
-		if pool := snap.Pool(refused.RefusedBy()); pool != nil {
+		if pool := cluster.Pools.Get(snap, refused.RefusedBy()); pool != nil {
 			message := fmt.Sprintf("%d node(s) are not replaced (%s): %v", len(c.Candidates), c.Reason, refused)
 			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(pool), Reason: telemetry.DisruptionFailed,
 				Message: message, Key: []string{pool.Name, refused.Error()}})

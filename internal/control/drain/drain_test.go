@@ -9,13 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/history/journal"
 	"karpenter.sh/karpenter/internal/testing/fakecloud"
 	"karpenter.sh/karpenter/internal/testing/memapi"
 	"karpenter.sh/karpenter/internal/testing/sim"
@@ -191,10 +195,53 @@ func TestBudgets(t *testing.T) {
 			}
 			sim.WantEvent(t, k, "Disrupted", "p")
 			sim.WantEvent(t, k, "TerminationGracePeriodExpiring", "c")
+			forced := k.Journal.Select(journal.Query{Act: journal.Evicted})
+			if len(forced) != 1 || forced[0].About[0].Name != "p" || forced[0].Evictions != 1 {
+				t.Errorf("the journal has %+v, want one eviction of p", forced)
+			}
 			time.Sleep(time.Minute)
 			sim.WantNothing(t, w)
 		}, func(c *v1.NodeClaim) { c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: 5 * time.Minute} })
 	})
+}
+
+// Who deletes the definition of NodeClaims has every claim deleted, and no other can be created: the pods stay where they are.
+func TestNothingIsDrainedWhileTheDefinitionOfClaimsIsDeleted(t *testing.T) {
+	for name, remove := range map[string]func(t *testing.T, w *sim.World){
+		"with it goes the claim": func(t *testing.T, w *sim.World) { sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c")) },
+		"a user deletes a Node":  func(t *testing.T, w *sim.World) { sim.Delete(t, w, nodeOf(t, w)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+				run(w, sim.Pod("p", "1"))
+				w.API.SetFault(func(r memapi.Request) error {
+					if r.Verb == "create" && r.Kind == "NodeClaim" {
+						return apierrors.NewForbidden(schema.GroupResource{Group: v1.Group, Resource: "nodeclaims"}, "definition-probe",
+							errors.New("create not allowed while custom resource definition is terminating"))
+					}
+					return nil
+				})
+				remove(t, w)
+				time.Sleep(time.Hour)
+				if pods(w) != "p" || len(w.Cloud.Machines()) != 1 {
+					t.Errorf("pods %q on %d machines, want p on its machine", pods(w), len(w.Cloud.Machines()))
+				}
+				if gone := nodeOf(t, w).DeletionTimestamp != nil; gone != (name == "a user deletes a Node") {
+					t.Errorf("the Node is being deleted: %v", gone)
+				}
+				sim.WantEvent(t, k, "FailedDraining", "c")
+				w.API.SetFault(func(r memapi.Request) error { // a right that is missing says nothing of the definition
+					if r.Verb == "create" && r.Kind == "NodeClaim" {
+						return apierrors.NewForbidden(schema.GroupResource{Group: v1.Group, Resource: "nodeclaims"}, "definition-probe",
+							errors.New("the user cannot create nodeclaims"))
+					}
+					return nil
+				})
+				time.Sleep(5 * time.Minute)
+				sim.WantNothing(t, w)
+			})
+		})
+	}
 }
 
 func TestPodsThatAreNotEvicted(t *testing.T) {
@@ -254,6 +301,9 @@ func TestVolumesLeaveBeforeTheMachine(t *testing.T) {
 			w.API.Remove(a)
 			time.Sleep(15 * time.Second)
 			sim.WantNothing(t, w)
+			if n := testutil.ToFloat64(k.Metrics.NodesDrained.WithLabelValues("default")); n != 1 {
+				t.Errorf("%v drained nodes are counted, want one", n)
+			}
 		})
 	})
 	t.Run("but not beyond the deadline", func(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/definition"
 	"karpenter.sh/karpenter/internal/control/workqueue"
 	"karpenter.sh/karpenter/internal/core/evict"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
@@ -54,12 +55,17 @@ type Deps struct {
 	Metrics   *telemetry.Metrics
 	Events    *telemetry.Events
 	Journal   *journal.Journal // may be nil
+	// Definition reports whether NodeClaims can be created; while they cannot, no node is drained. It may be nil.
+	Definition *definition.Watch
 }
 
 // Settings of the loop. The zero value is the documented behaviour.
 type Settings struct {
 	Workers int // nodes at the same time; default 100
 }
+
+// definitionPoll is how often a node looks whether the definition of NodeClaims is back.
+const definitionPoll = 10 * time.Second
 
 // Loop drains nodes.
 type Loop struct {
@@ -146,6 +152,10 @@ func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (t
 
 func (l *Loop) drain(ctx context.Context, snap *cluster.Snapshot, row *cluster.Node) (time.Time, error) {
 	claim := row.Claim
+	if !evict.Taken(claim, time.Now()) && l.Definition.Gone(ctx) {
+		l.Events.Tell(telemetry.Refs(row.Node, claim), telemetry.FailedDraining, definition.Held)
+		return time.Now().Add(definitionPoll), nil
+	}
 	if claim != nil && claim.DeletionTimestamp == nil {
 		if err := l.Client.Delete(ctx, claim.DeepCopy(), client.Preconditions{UID: &claim.UID}); err != nil {
 			return time.Time{}, fmt.Errorf("delete claim %s: %w", claim.Name, err)

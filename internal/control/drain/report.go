@@ -26,9 +26,6 @@ const forceful = "Forceful Termination"
 // expired is the reason of those of a node that has reached its greatest age.
 const expired = "Expired"
 
-// interrupted is the reason of those of a machine that the cloud has said it takes back.
-const interrupted = "Interrupted"
-
 // maxNamed is how many volumes an event names.
 const maxNamed = 5
 
@@ -113,7 +110,7 @@ func (l *Loop) record(j job, p *cluster.Pod, reason string) {
 func reasonOf(claim *v1.NodeClaim) string {
 	if claim != nil {
 		if claim.Annotations[v1.EvictAfterAnnotationKey] != "" {
-			return interrupted
+			return journal.Interrupted
 		}
 		if c := condition.Get(claim, v1.ConditionTypeDisruptionReason); c != nil && c.Reason != "" {
 			return c.Reason

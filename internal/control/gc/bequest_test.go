@@ -53,7 +53,7 @@ func (w *oneMachine) start(t *testing.T) (*Loop, *memapi.Server) {
 		api.Put(c)
 	}
 	store.Update(func(d *cluster.Draft) {
-		d.PutPool(w.pool)
+		cluster.Pools.Put(d, w.pool)
 		if !w.noNode {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1.ProvisionerLabelKey: "web"}}}
 			node.Spec.ProviderID = machine.ProviderID
@@ -132,8 +132,8 @@ func TestHowLongAMachineIsAloneIsCountedWhileItCanBeKnown(t *testing.T) {
 		}{
 			{func(d *cluster.Draft) { d.FailedFeeds([]cluster.FailedFeed{{}}) }, time.Hour},
 			{func(d *cluster.Draft) { d.FailedFeeds(nil) }, 10 * time.Minute},
-			{func(d *cluster.Draft) { d.DeletePool("heir") }, time.Hour},
-			{func(d *cluster.Draft) { d.PutPool(pool) }, 10 * time.Minute},
+			{func(d *cluster.Draft) { cluster.Pools.Delete(d, "heir") }, time.Hour},
+			{func(d *cluster.Draft) { cluster.Pools.Put(d, pool) }, 10 * time.Minute},
 		} {
 			l.Store.Update(step.edit)
 			if n := made(); n > 0 {

@@ -66,6 +66,7 @@ type Deps struct {
 type Loop struct {
 	Deps
 	suspect chan struct{}
+	awaited bool                 // the last list has a machine that may soon be known to be an orphan
 	latched map[string]bool      // by provider id: orphans that the last round kept
 	alone   map[string]time.Time // by provider id: since when machines of Provisioners are known to have no Node
 
@@ -141,6 +142,9 @@ func (l *Loop) watchMachines(ctx context.Context) {
 			}
 		case <-time.After(wait):
 			l.turn(ctx, watched, "looking for machines without claim", l.machines)
+			if l.awaited {
+				left = max(left, 1)
+			}
 		}
 	}
 }
@@ -167,6 +171,7 @@ func (l *Loop) machines(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list machines: %w", err)
 	}
+	l.awaited = slices.ContainsFunc(machines, func(m cloud.Machine) bool { return m.Awaited })
 	seen := claimIndex{}
 	for row := range l.Store.Snapshot().Nodes() {
 		if row.Claim != nil {

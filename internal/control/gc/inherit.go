@@ -21,7 +21,7 @@ import (
 // heirs are the pools of our provider that stand in for a Provisioner.
 func (l *Loop) heirs(snap *cluster.Snapshot) map[string]*v1.NodePool {
 	var served iter.Seq[*v1.NodePool] = func(yield func(*v1.NodePool) bool) {
-		for pool := range snap.Pools() {
+		for pool := range cluster.Pools.All(snap) {
 			if cloud.Serves(l.Cloud, pool.Spec.Template.Spec.NodeClassRef) && !yield(pool) {
 				return
 			}

@@ -122,10 +122,13 @@ func TestOddMachinesOfProvisionersAreLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bequeathed(t, 4, func(t *testing.T, w *sim.World) {
 				tc.edit(w)
-				w.With(t, sim.KarpenterOptions{}, func(*sim.Karpenter) {
+				w.With(t, sim.KarpenterOptions{}, func(k *sim.Karpenter) {
 					time.Sleep(6 * time.Hour)
 					if why := untouched(w, 4); why != "" {
 						t.Error(why)
+					}
+					if _, node := first(w); tc.claims == 3 && name != "a claim has the name of its Node" {
+						sim.WantEvent(t, k, "OrphanKept", node)
 					}
 					if got := ready(w); got != tc.claims || w.Cloud.Launches() != 4 {
 						t.Errorf("%d claims are ready, %d launches; want %d claims, and no launch but the four", got, w.Cloud.Launches(), tc.claims)

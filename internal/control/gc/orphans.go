@@ -13,6 +13,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
@@ -106,7 +107,7 @@ func (l *Loop) unlatch(ctx context.Context, m cloud.Machine) error {
 
 // adopt creates a claim for a machine; the claim's launch finds the machine instead of starting one.
 func (l *Loop) adopt(ctx context.Context, node *corev1.Node, m cloud.Machine) error {
-	pool := l.Store.Snapshot().Pool(m.PoolName)
+	pool := cluster.Pools.Get(l.Store.Snapshot(), m.PoolName)
 	if pool == nil {
 		return fmt.Errorf("adopt machine %s: there is no NodePool %q", m.ProviderID, m.PoolName)
 	}

@@ -81,6 +81,35 @@ func (n nameless) List(ctx context.Context) ([]cloud.Machine, error) {
 	return machines, err
 }
 
+// An awaiting cloud waits for the answer to a launch until some time.
+type awaiting struct {
+	cloud.Provider
+	until time.Time
+}
+
+func (a awaiting) List(ctx context.Context) ([]cloud.Machine, error) {
+	machines, err := a.Provider.List(ctx)
+	for i := range machines {
+		machines[i].ClaimName, machines[i].Awaited = "", time.Now().Before(a.until)
+	}
+	return machines, err
+}
+
+func TestAMachineIsStoppedSoonAfterNoLaunchAwaitsIt(t *testing.T) {
+	sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
+		launch(t, w, sim.Claim("lost"))
+		p := awaiting{w.Cloud, time.Now().Add(10*time.Minute + time.Second)}
+		w.With(t, sim.KarpenterOptions{Cloud: p}, func(*sim.Karpenter) {
+			time.Sleep(10 * time.Minute)
+			if n := len(w.Cloud.Machines()); n != 1 {
+				t.Fatalf("%d machines while a launch awaits one", n)
+			}
+			time.Sleep(20 * time.Second)
+			sim.WantNothing(t, w)
+		})
+	})
+}
+
 // Machines whose nodes were registered were somebody's, whatever their tags say. Others nobody has ever used.
 func TestMassOrphaningOfMachinesWithoutName(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -163,6 +192,26 @@ func TestALatchEndsWhenTheClaimReturns(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			if latched(w) != 3 || len(w.Cloud.Machines()) != 3 {
 				t.Errorf("%d machines, %d latched; want three of each", len(w.Cloud.Machines()), latched(w))
+			}
+		})
+	})
+}
+
+// The last latch ends too, when no machine is without a claim any more.
+func TestTheLastLatchEndsWhenEveryClaimReturns(t *testing.T) {
+	restored(t, func(t *testing.T, w *sim.World) {
+		w.With(t, sim.KarpenterOptions{}, func(*sim.Karpenter) {
+			time.Sleep(time.Minute)
+			for i, m := range w.Cloud.Machines() {
+				back := sim.Claim(fmt.Sprintf("lost-%d", i), func(c *v1.NodeClaim) { c.Finalizers = []string{v1.TerminationFinalizer} })
+				back.Status.ProviderID = m.ProviderID
+				condition.Init(back)
+				condition.SetTrue(back, v1.ConditionTypeLaunched, time.Now())
+				w.API.Put(back)
+			}
+			time.Sleep(5 * time.Minute)
+			if latched(w) != 0 || len(w.Cloud.Machines()) != 4 {
+				t.Errorf("%d machines, %d latched; want four, none latched", len(w.Cloud.Machines()), latched(w))
 			}
 		})
 	})

@@ -120,7 +120,7 @@ func (l *Loop) ask(ctx context.Context) (known bool) {
 		telemetry.Log(ctx).Error("no hints for kube-scheduler until its version is known", "error", err)
 		return false
 	case !ok:
-		telemetry.Log(ctx).Info("no hints for kube-scheduler, it is too old for them")
+		telemetry.Log(ctx).Debug("no hints for kube-scheduler, it is too old for them")
 	default:
 		l.off.Store(false)
 	}

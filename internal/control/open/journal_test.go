@@ -35,7 +35,7 @@ func many(pods int) engine.Question {
 	random := rand.New(rand.NewPCG(1, 1))
 	store := cluster.NewStore()
 	store.Update(func(d *cluster.Draft) {
-		d.PutPool(pool)
+		cluster.Pools.Put(d, pool)
 		for i := range pods {
 			d.PutPod(benchload.Pending(fmt.Sprintf("web-%05d", i), []int64{250, 500, 1000, 1500, 2000}[random.IntN(5)], []int64{512, 1 << 10, 2 << 10, 6 << 10}[random.IntN(4)]))
 		}
@@ -82,7 +82,7 @@ func BenchmarkJournal(b *testing.B) {
 				metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 				s := New(cluster.NewStore(), memapi.New(memapi.Scheme()).Client("main"), sold(q.Pools), metrics,
 					telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, metrics))
-				s.store.Update(func(d *cluster.Draft) { d.Synced(true); d.PutPool(q.Pools[0].Pool) })
+				s.store.Update(func(d *cluster.Draft) { d.Synced(true); cluster.Pools.Put(d, q.Pools[0].Pool) })
 				began := benchload.ProcessorTime()
 				plan := engine.New(label.Table{}).Plan(q)
 				if _, err := s.Open(b.Context(), "seed", "provisioned", plan.Open); err != nil {

@@ -14,12 +14,14 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/overlay"
+	"karpenter.sh/karpenter/internal/core/quota"
 )
 
 // reservation is what a claim that is being created will count against its pool's limits.
 type reservation struct {
-	pool    string
-	largest corev1.ResourceList
+	pool           string
+	largest, least corev1.ResourceList
+	claim          *v1.NodeClaim // what else it may count against
 }
 
 // admit decides which tasks may go on, against the newest snapshot and everything that is being created at this moment.
@@ -34,7 +36,7 @@ func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.No
 		t := &tasks[i]
 		name := t.opening.Pool
 		_, known := pools[name]
-		pool := snap.Pool(name)
+		pool := cluster.Pools.Get(snap, name)
 		switch {
 		case !known || pool == nil:
 			t.err = &PoolError{name, "is gone, or its instance types are unknown"}
@@ -54,18 +56,24 @@ func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.No
 			annotate(t.claim, overlay.Marks(pools[name].Catalog, overlay.Options{Types: t.opening.Types,
 				Zones: t.opening.Zones, CapacityTypes: t.opening.CapacityTypes}))
 		}
-		pool, m := snap.Pool(name), machinesOf(pools[name].Catalog)
-		if len(pool.Spec.Limits) > 0 {
+		if pool := cluster.Pools.Get(snap, name); len(pool.Spec.Limits) > 0 {
+			r := roomOf(pool, machinesOf(pools[name].Catalog))
+			goneNow := gone
 			if pool.IsStatic() {
-				gone = nothing
+				goneNow = nothing
 			}
-			r := room{pool: pool, machines: m, used: s.used(snap, name, m, gone)}
+			s.count(&r, snap, goneNow)
 			r.share(shares[name])
 		}
+	}
+	s.shareQuotas(snap, pools, shares, gone)
+	for _, name := range slices.Sorted(maps.Keys(shares)) {
+		m := machinesOf(pools[name].Catalog)
+		r := roomOf(cluster.Pools.Get(snap, name), m)
 		for _, t := range shares[name] {
 			t.confirmed, t.machines = snap.Revision(), m
 			if t.err == nil {
-				s.reserved[t.key] = reservation{name, m.largest(t.claim)}
+				s.reserved[t.key] = reservation{name, m.largest(t.claim), r.least(t.claim), t.claim}
 			}
 		}
 	}
@@ -88,15 +96,27 @@ func (s *Service) refuse(tasks []task) error {
 	return err
 }
 
-// used returns what counts against a pool's limits: its machines, and claims that are being created.
-func (s *Service) used(snap *cluster.Snapshot, pool string, m machines, gone func(*cluster.Node) bool) corev1.ResourceList {
-	out := used(snap, pool, m, gone)
-	for _, r := range s.reserved {
-		if r.pool == pool {
-			add(out, r.largest)
+// count fills in what counts against the limits of a room's pool: its machines, and claims that are being created.
+func (s *Service) count(r *room, snap *cluster.Snapshot, gone func(*cluster.Node) bool) {
+	r.used, r.sure = corev1.ResourceList{}, corev1.ResourceList{}
+	for n := range snap.Nodes() {
+		if gone(n) || n.Incomplete || n.Pool() != r.pool {
+			continue
+		}
+		if n.Node == nil && len(n.Claim.Status.Capacity) == 0 {
+			add(r.used, r.largest(n.Claim))
+			add(r.sure, r.least(n.Claim))
+			continue
+		}
+		add(r.used, n.Capacity())
+		add(r.sure, n.Capacity())
+	}
+	for _, created := range s.reserved {
+		if created.pool == r.pool {
+			add(r.used, created.largest)
+			add(r.sure, created.least)
 		}
 	}
-	return out
 }
 
 // leaving machines are being deleted, for good. Their room is free for new pods. Those that a disruption is about to remove count until
@@ -109,23 +129,6 @@ func nothing(*cluster.Node) bool { return false }
 // replaced machines do not count for what replaces them, nor do those of other steps, within the budgets of their pool.
 func replaced(claims map[types.UID]bool) func(*cluster.Node) bool {
 	return func(n *cluster.Node) bool { return n.MarkedForRemoval || n.Claim != nil && claims[n.Claim.UID] }
-}
-
-// used returns what the machines of a pool count against its limits. A claim that is not launched yet counts as the largest machine
-// it may become.
-func used(snap *cluster.Snapshot, pool string, m machines, gone func(*cluster.Node) bool) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for n := range snap.Nodes() {
-		if gone(n) || n.Incomplete || n.Pool() != pool {
-			continue
-		}
-		if n.Node == nil && len(n.Claim.Status.Capacity) == 0 {
-			add(out, m.largest(n.Claim))
-			continue
-		}
-		add(out, n.Capacity())
-	}
-	return out
 }
 
 // machines are the instance types of a pool, by name.
@@ -155,9 +158,9 @@ func (m machines) most(names []string) corev1.ResourceList {
 		if it == nil {
 			continue
 		}
-		raise(out, it.Capacity)
+		quota.Raise(out, it.Capacity)
 		for i := range it.Offerings {
-			raise(out, it.Offerings[i].Capacity)
+			quota.Raise(out, it.Offerings[i].Capacity)
 		}
 	}
 	return out
@@ -171,14 +174,6 @@ func typesOf(c *v1.NodeClaim) *v1.NodeSelectorRequirementWithMinValues {
 		}
 	}
 	return nil
-}
-
-func raise(to, by corev1.ResourceList) {
-	for name, q := range by {
-		if have, ok := to[name]; !ok || have.Cmp(q) < 0 {
-			to[name] = q.DeepCopy()
-		}
-	}
 }
 
 func add(to, more corev1.ResourceList) {

@@ -66,15 +66,20 @@ func New(store *cluster.Store, c client.Client, catalogs catalogs, m *telemetry.
 	return &Service{store: store, client: c, catalogs: catalogs, metrics: m, events: e, reserved: map[taskKey]reservation{}}
 }
 
-// A LimitError says that a claim was not created because its pool may have no more.
+// A LimitError says that a claim was not created because its pool, or a quota that its machine may fall under, may have no more.
 type LimitError struct {
 	Pool     string
+	Quota    string // "" where it is the pool's own limit
 	Resource corev1.ResourceName
 	// Needs is what the smallest machine has that the claim lists; Used is what the pool has, with what is being opened at this moment.
 	Limit, Used, Needs resource.Quantity
 }
 
 func (e *LimitError) Error() string {
+	if e.Quota != "" {
+		return fmt.Sprintf("CapacityQuota %s would exceed its limit of %s: %s are allowed, %s used, and the smallest machine has %s",
+			e.Quota, e.Resource, e.Limit.String(), e.Used.String(), e.Needs.String())
+	}
 	return fmt.Sprintf("pool %s would exceed its limit of %s: %s are allowed, %s used, and the smallest machine of the claim has %s",
 		e.Pool, e.Resource, e.Limit.String(), e.Used.String(), e.Needs.String())
 }
@@ -295,11 +300,31 @@ func madePods(o *engine.Opening) []*cluster.Pod {
 	return slices.DeleteFunc(slices.Clone(o.Pods), func(p *cluster.Pod) bool { return p.Spare != nil })
 }
 
+// reportNotCreated tells pool, pods and journal that the API server did not take a claim.
+func (s *Service) reportNotCreated(t *task) {
+	text := fmt.Sprintf("could not create a NodeClaim: %v", t.err)
+	about := []journal.Object{{Kind: "NodePool", Name: t.opening.Pool}}
+	if pool := cluster.Pools.Get(s.store.Snapshot(), t.opening.Pool); pool != nil {
+		s.events.Publish(telemetry.Event{Object: telemetry.PoolRef(pool), Reason: telemetry.NodeClaimNotCreated,
+			Key: []string{string(pool.UID), text}, Message: text})
+	}
+	for _, p := range madePods(t.opening) {
+		about = append(about, journal.Object{Kind: "Pod", Namespace: p.Namespace, Name: p.Name})
+		s.events.Publish(telemetry.Event{Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: telemetry.NodeClaimNotCreated,
+			Key: []string{string(p.UID), text}, Message: text})
+	}
+	s.Journal.Add(journal.Record{Act: journal.Refused, Loop: "opener", Snapshot: t.confirmed,
+		Reason: string(telemetry.NodeClaimNotCreated), Text: text, About: about})
+}
+
 // report tells the world about a claim that was, or was not, created.
 func (s *Service) report(ctx context.Context, t *task) {
 	pool := t.opening.Pool
 	if t.created == nil {
 		telemetry.Log(ctx).Error("could not create nodeclaim", "NodePool", pool, "error", t.err)
+		if _, told := t.err.(interface{ RefusedBy() string }); !told { // the loop tells of a pool that refuses
+			s.reportNotCreated(t)
+		}
 		return
 	}
 	if t.found {

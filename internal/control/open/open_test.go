@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/control/open"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/history/journal"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 	"karpenter.sh/karpenter/internal/testing/memapi"
 )
@@ -49,7 +51,7 @@ type catalogs struct{ store *cluster.Store }
 
 func (c catalogs) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
 	pools, notReady := map[string]engine.Pool{}, map[string]bool{}
-	for p := range snap.Pools() {
+	for p := range cluster.Pools.All(snap) {
 		pools[p.Name] = engine.Pool{Pool: p, Catalog: catalog()}
 		notReady[p.Name] = p.DeletionTimestamp != nil
 	}
@@ -60,7 +62,7 @@ func newWorld(t *testing.T, limits corev1.ResourceList) *world {
 	t.Helper()
 	w := &world{api: memapi.New(memapi.Scheme()), store: cluster.NewStore()}
 	w.pool = &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "pool"}, Spec: v1.NodePoolSpec{Limits: v1.Limits(limits)}}
-	w.store.Update(func(d *cluster.Draft) { d.Synced(true); d.PutPool(w.pool) })
+	w.store.Update(func(d *cluster.Draft) { d.Synced(true); cluster.Pools.Put(d, w.pool) })
 	m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 	events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m)
 	w.service = open.New(w.store, w.api.Client("main"), catalogs{w.store}, m, events)
@@ -230,6 +232,78 @@ func TestRefusedCreatesAreNotRepeated(t *testing.T) {
 	})
 }
 
+// A create that the API server refuses for good is not sent again; one that it could not answer is.
+func TestWhichErrorsEndACreate(t *testing.T) {
+	kind, resource := schema.GroupKind{Kind: "NodeClaim"}, schema.GroupResource{Resource: "nodeclaims"}
+	for _, tc := range []struct {
+		err   error
+		again bool
+	}{
+		{err: apierrors.NewInvalid(kind, "x", nil)},
+		{err: apierrors.NewForbidden(resource, "x", nil)},
+		{err: apierrors.NewBadRequest("no")},
+		{err: apierrors.NewUnauthorized("no")},
+		{err: apierrors.NewNotFound(resource, "x")},
+		{err: apierrors.NewRequestEntityTooLargeError("no")},
+		{err: apierrors.NewServerTimeout(resource, "create", 1), again: true},
+		{err: apierrors.NewTooManyRequests("later", 1), again: true},
+		{err: apierrors.NewInternalError(errors.New("etcd")), again: true},
+		{err: errors.New("connection refused"), again: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, nil)
+			calls := 0
+			w.api.SetFault(func(r memapi.Request) error {
+				if r.Verb != "create" || calls == 2 {
+					return nil
+				}
+				calls++
+				return tc.err
+			})
+			_, err := w.service.Open(t.Context(), "seed", "provisioned", []engine.Opening{w.opening([]string{"small"}, "a")})
+			if (err == nil) != tc.again || (calls > 1) != tc.again {
+				t.Errorf("%v: Open = %v after %d failed calls, want that it is asked again: %v", tc.err, err, calls, tc.again)
+			}
+		})
+	}
+}
+
+// What the API server refuses is told where users look: on the pod, on the pool, and in the journal.
+func TestARefusedCreateIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		var told []string
+		m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
+		events := telemetry.NewEvents(func(_ context.Context, e *corev1.Event) error {
+			told = append(told, e.Reason+" "+e.InvolvedObject.Kind+"/"+e.InvolvedObject.Name+" "+e.Message)
+			return nil
+		}, m)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go events.Run(ctx)
+		s := open.New(w.store, w.api.Client("main"), catalogs{w.store}, m, events)
+		s.Journal = journal.New()
+		w.api.SetFault(func(r memapi.Request) error {
+			if r.Verb != "create" {
+				return nil
+			}
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "NodeClaim"}, "x", nil)
+		})
+		if _, err := s.Open(t.Context(), "seed", "provisioned", []engine.Opening{w.opening([]string{"small"}, "a")}); err == nil {
+			t.Fatal("the claim was created")
+		}
+		time.Sleep(10 * time.Second)
+		slices.Sort(told)
+		if len(told) != 2 || !strings.HasPrefix(told[0], "NodeClaimNotCreated NodePool/default could not create a NodeClaim: ") ||
+			!strings.HasPrefix(told[1], "NodeClaimNotCreated Pod/a could not create") {
+			t.Errorf("events %q", told)
+		}
+		if got := s.Journal.Select(journal.Query{Act: journal.Refused}); len(got) != 1 || len(got[0].About) != 2 {
+			t.Errorf("journal %+v", got)
+		}
+	})
+}
+
 func TestLimits(t *testing.T) {
 	small, large, either := []string{"small"}, []string{"large"}, []string{"large", "small"}
 	for name, tc := range map[string]struct {
@@ -335,7 +409,7 @@ func TestSteps(t *testing.T) {
 			[][]string{small, small}, nil},
 		"not by more than the limit leaves": {cpus(8), func(d *cluster.Draft) { d.PutClaim(running("old", 2)); d.PutClaim(running("other", 4)) }, [][]string{large}, nil},
 		"a list is cut rather than refused": {cpus(8), func(d *cluster.Draft) { d.PutClaim(running("old", 2)); d.PutClaim(running("other", 4)) }, [][]string{either}, [][]string{small}},
-		"lists are cut against each other":  {cpus(10), func(d *cluster.Draft) { d.PutClaim(running("old", 8)) }, [][]string{either, either}, [][]string{either, small}},
+		"lists are cut against each other":  {cpus(16), func(d *cluster.Draft) { d.PutClaim(running("old", 8)) }, [][]string{either, either}, [][]string{either, small}},
 		"one claim too many and none is created": {cpus(8), func(d *cluster.Draft) { d.PutClaim(running("old", 8)) },
 			[][]string{small, small, small, small, small}, nil},
 		"what another step replaces does not count, what it has opened does": {cpus(10), func(d *cluster.Draft) {
@@ -417,6 +491,35 @@ func TestLimitsHoldForConcurrentOpens(t *testing.T) {
 	})
 }
 
+// Claims that wait for their launch list large machines beside the small ones that were planned. They keep nobody from opening: three hundred
+// claims of 2 CPUs fit under a limit of 700, and their lists together stay below it.
+func TestListsOfWaitingClaimsRefuseNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, cpus(700))
+		for call := range 10 {
+			var openings []engine.Opening
+			for i := range 30 {
+				openings = append(openings, w.opening([]string{"large", "small"}, fmt.Sprintf("pod-%d-%d", call, i)))
+			}
+			if _, err := w.service.Open(t.Context(), fmt.Sprint("seed", call), "provisioned", openings); err != nil {
+				t.Fatalf("call %d: %v", call, err)
+			}
+		}
+		large, most := 0, int64(0)
+		for c := range w.store.Snapshot().Nodes() {
+			if slices.Contains(c.Claim.Spec.Requirements[0].Values, "large") {
+				large++
+				most += 8
+			} else {
+				most += 2
+			}
+		}
+		if large == 0 || most > 700 {
+			t.Errorf("%d claims may become large, and all together %d CPUs under a limit of 700", large, most)
+		}
+	})
+}
+
 // A burst of a thousand claims is created in ten seconds, by an API server that takes a tenth of a second for each.
 func TestAThousandClaimsAreCreatedInTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -489,7 +592,7 @@ func TestStaticPools(t *testing.T) {
 		w.store.Update(func(d *cluster.Draft) {
 			p := w.pool.DeepCopy()
 			p.Spec.Replicas = new(int64(1))
-			d.PutPool(p)
+			cluster.Pools.Put(d, p)
 			d.PutClaim(running("old", 2))
 		})
 		return w
@@ -525,12 +628,16 @@ func TestStaticPools(t *testing.T) {
 
 func TestPoolsThatMayNotGetNodes(t *testing.T) {
 	for name, change := range map[string]func(*cluster.Draft, *v1.NodePool){
-		"gone": func(d *cluster.Draft, p *v1.NodePool) { d.DeletePool(p.Name) },
+		"gone": func(d *cluster.Draft, p *v1.NodePool) { cluster.Pools.Delete(d, p.Name) },
 		"deleting": func(d *cluster.Draft, p *v1.NodePool) {
 			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-			d.PutPool(p)
+			cluster.Pools.Put(d, p)
 		},
-		"static, for pods": func(d *cluster.Draft, p *v1.NodePool) { three := int64(3); p.Spec.Replicas = &three; d.PutPool(p) },
+		"static, for pods": func(d *cluster.Draft, p *v1.NodePool) {
+			three := int64(3)
+			p.Spec.Replicas = &three
+			cluster.Pools.Put(d, p)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/explain/sentence"
@@ -19,6 +20,9 @@ func (s *Service) record(t *task) journal.Record {
 	forWhom := sentence.Count(len(made), "pod")
 	if spare := len(o.Pods) - len(made); spare > 0 {
 		forWhom += fmt.Sprintf(" and spare room for %d", spare)
+	}
+	if ahead := t.created.Annotations[v1.OpenedAheadAnnotationKey]; ahead != "" {
+		forWhom += ", " + ahead
 	}
 	r := journal.Record{
 		Act: journal.Opened, Loop: "opener", Snapshot: t.confirmed, Reason: t.reason, PricePerHour: o.Price.Dollars(),

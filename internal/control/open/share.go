@@ -8,37 +8,61 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// A room is what a pool with limits has left for the claims of one call.
+// A room is what a pool with limits, or a quota, has left for the claims of one call.
+//
+// A claim that is not launched counts as the largest machine that it lists, so that limits hold whatever is bought. What that is more than
+// its smallest machine is its surplus, and returns at launch. All surpluses together take at most an eighth of a limit, or half of what is
+// left if there is only one. So a burst of claims with long lists does not use up the pool: a claim is refused only where the smallest
+// machines come to seven eighths of the limit.
 type room struct {
-	pool     *v1.NodePool
-	machines machines
-	used     corev1.ResourceList
+	pool, quota string // whose limits they are: one of the two
+	limits      v1.Limits
+	// most returns the most of each resource that a claim's machine may have as one of some types that count, of all that it lists for nil
+	most func(c *v1.NodeClaim, types []string) corev1.ResourceList
+	used corev1.ResourceList // with surpluses
+	sure corev1.ResourceList // without
 }
+
+func roomOf(pool *v1.NodePool, m machines) room {
+	return room{pool: pool.Name, limits: pool.Spec.Limits, most: func(c *v1.NodeClaim, types []string) corev1.ResourceList {
+		switch {
+		case types == nil:
+			return m.largest(c)
+		case len(types) == 1 && m[types[0]] == nil:
+			return nil
+		}
+		return m.most(types)
+	}}
+}
+
+func (r *room) largest(c *v1.NodeClaim) corev1.ResourceList { return r.most(c, nil) }
 
 // share gives each task its part of the room. Plans cut the lists of their claims to what was left when they were
 // made; here it is settled against what is left now. Every claim is sure of the smallest machine that it lists, as
-// long as there is room; what is then left goes to the first ones, whose lists keep whatever fits.
+// long as there is room; the first ones get surpluses, and their lists keep whatever fits.
 func (r *room) share(tasks []*task) {
 	least := make([]corev1.ResourceList, len(tasks))
 	for i, t := range tasks {
 		least[i] = r.least(t.claim)
 		if err := r.refuses(least[i]); err != nil {
+			err.Pool = t.opening.Pool
 			t.err = err
 			continue
 		}
 		add(r.used, least[i])
+		add(r.sure, least[i])
 	}
 	for i, t := range tasks {
 		if t.err == nil {
 			subtract(r.used, least[i])
-			r.cut(t.claim)
-			add(r.used, r.machines.largest(t.claim))
+			r.cut(t.claim, least[i])
+			add(r.used, r.largest(t.claim))
 		}
 	}
 }
 
-// refuses says which limit keeps out a machine of this capacity, nil if none does.
-func (r *room) refuses(capacity corev1.ResourceList) error {
+// refuses says which limit keeps out a machine of this capacity, nil if none does. The pool is not in it.
+func (r *room) refuses(capacity corev1.ResourceList) *LimitError {
 	before := r.used.DeepCopy()
 	add(r.used, capacity)
 	over := r.over()
@@ -46,23 +70,20 @@ func (r *room) refuses(capacity corev1.ResourceList) error {
 	if over == "" {
 		return nil
 	}
-	return &LimitError{Pool: r.pool.Name, Resource: over, Limit: r.pool.Spec.Limits[over], Used: before[over], Needs: capacity[over]}
+	return &LimitError{Quota: r.quota, Resource: over, Limit: r.limits[over], Used: before[over], Needs: capacity[over]}
 }
 
-func (r *room) over() corev1.ResourceName { return r.pool.Spec.Limits.Exceeded(r.used) }
+func (r *room) over() corev1.ResourceName { return r.limits.Exceeded(r.used) }
 
 // least is the capacity of the smallest machine that a claim lists. A claim that must keep a choice of machines needs all of them.
 func (r *room) least(c *v1.NodeClaim) corev1.ResourceList {
 	listed := typesOf(c)
 	if listed == nil || choosy(c) {
-		return r.machines.largest(c)
+		return r.largest(c)
 	}
-	best := r.machines.largest(c)
+	best := r.largest(c)
 	for _, name := range listed.Values {
-		if r.machines[name] == nil {
-			continue
-		}
-		if one := r.machines.most([]string{name}); r.part(one) < r.part(best) {
+		if one := r.most(c, []string{name}); (one != nil || r.quota != "") && r.part(one) < r.part(best) {
 			best = one
 		}
 	}
@@ -76,26 +97,41 @@ func choosy(c *v1.NodeClaim) bool {
 // part is how much of its limits a machine takes, where it takes most.
 func (r *room) part(capacity corev1.ResourceList) float64 {
 	most := 0.0
-	for name, limit := range r.pool.Spec.Limits {
-		if have, ok := capacity[name]; ok {
+	for name, limit := range r.limits {
+		if have, ok := capacity[name]; ok && !have.IsZero() {
 			most = max(most, have.AsApproximateFloat64()/limit.AsApproximateFloat64())
 		}
 	}
 	return most
 }
 
-// cut takes the machines off a claim's list that are too large for what is left. Where each of them fits, the most of each resource does.
-func (r *room) cut(c *v1.NodeClaim) {
+// cut takes the machines off a claim's list that are too large for what is left, but not its smallest one.
+func (r *room) cut(c *v1.NodeClaim, least corev1.ResourceList) {
 	listed := typesOf(c)
-	if listed == nil || choosy(c) || r.fits(listed.Values) {
+	if listed == nil || choosy(c) || r.fits(c, listed.Values, least) {
 		return
 	}
-	listed.Values = slices.DeleteFunc(slices.Clone(listed.Values), func(name string) bool { return !r.fits([]string{name}) })
+	listed.Values = slices.DeleteFunc(slices.Clone(listed.Values), func(name string) bool { return !r.fits(c, []string{name}, least) })
 }
 
-func (r *room) fits(names []string) bool {
-	capacity := r.machines.most(names)
+// fits reports whether there is room for the most of each resource that machines of these types have, which is a surplus over least.
+func (r *room) fits(c *v1.NodeClaim, names []string, least corev1.ResourceList) bool {
+	capacity := r.most(c, names)
 	add(r.used, capacity)
 	defer subtract(r.used, capacity)
-	return r.over() == ""
+	if r.over() != "" {
+		return false
+	}
+	for name, limit := range r.limits {
+		milli := func(list corev1.ResourceList) int64 { q := list[name]; return q.MilliValue() }
+		own := milli(capacity) - milli(least)
+		all, most := milli(r.used)-milli(r.sure), limit.MilliValue()/8
+		if all == own {
+			most = max(most, (limit.MilliValue()-milli(r.sure))/2)
+		}
+		if own > 0 && all > most {
+			return false
+		}
+	}
+	return true
 }

@@ -6,17 +6,15 @@ package overlay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/api/condition"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/status"
 	"karpenter.sh/karpenter/internal/core/overlay"
-	"karpenter.sh/karpenter/internal/kit/patch"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
@@ -72,15 +70,5 @@ func (l *Loop) tell(ctx context.Context, o *v1alpha1.NodeOverlay, v overlay.Verd
 	default:
 		condition.SetTrue(told, v1alpha1.ConditionTypeValidationSucceeded, now)
 	}
-	if equality.Semantic.DeepEqual(o.Status.Conditions, told.Status.Conditions) {
-		return nil
-	}
-	written, err := patch.Status(ctx, l.client, told, o)
-	if err != nil {
-		return fmt.Errorf("write status of node overlay %s: %w", o.Name, err)
-	}
-	if written {
-		l.store.Update(func(d *cluster.Draft) { d.PutOverlay(told) })
-	}
-	return nil
+	return status.Write(ctx, l.store, l.client, cluster.Overlays.Put, told, o)
 }

@@ -27,7 +27,7 @@ type verdicts struct{ next overlay.Verdict }
 func (v *verdicts) Verdicts(_ context.Context, snap *cluster.Snapshot) ([]*v1alpha1.NodeOverlay, []overlay.Verdict) {
 	var objects []*v1alpha1.NodeOverlay
 	var all []overlay.Verdict
-	for o := range snap.Overlays() {
+	for o := range cluster.Overlays.All(snap) {
 		objects, all = append(objects, o), append(all, v.next)
 	}
 	return objects, all
@@ -89,7 +89,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) put(o *v1alpha1.NodeOverlay) {
 	w.api.Put(o)
-	w.store.Update(func(d *cluster.Draft) { d.PutOverlay(w.read(o.Name)) })
+	w.store.Update(func(d *cluster.Draft) { cluster.Overlays.Put(d, w.read(o.Name)) })
 }
 
 func (w *world) read(name string) *v1alpha1.NodeOverlay {
@@ -115,7 +115,7 @@ func TestAnOverlayThatGoesMeanwhileStopsNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.store.Update(func(d *cluster.Draft) {
-			d.PutOverlay(&v1alpha1.NodeOverlay{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "7"}})
+			cluster.Overlays.Put(d, &v1alpha1.NodeOverlay{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "7"}})
 		})
 		w.put(&v1alpha1.NodeOverlay{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
 		w.runFor(3 * time.Second)

@@ -46,7 +46,7 @@ func (l *Loop) countAll(ctx context.Context, snap *cluster.Snapshot) error {
 	l.forgetGone(snap)
 	held := holdings(snap)
 	var errs []error
-	for pool := range snap.Pools() {
+	for pool := range cluster.Pools.All(snap) {
 		if l.managed(pool) {
 			errs = append(errs, l.writeCount(ctx, pool, held[pool.Name]))
 		}
@@ -111,6 +111,6 @@ func (l *Loop) writeCount(ctx context.Context, pool *v1.NodePool, h holding) (er
 		}
 		return fmt.Errorf("pool %s: %w", pool.Name, err)
 	}
-	l.Store.Update(func(d *cluster.Draft) { d.PutPool(counted) })
+	l.Store.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, counted) })
 	return nil
 }

@@ -55,7 +55,7 @@ func (l *Loop) remember(pool *v1.NodePool, h lifecycle.Health) {
 // forgetGone drops what is remembered of pools that no longer exist.
 func (l *Loop) forgetGone(snap *cluster.Snapshot) {
 	there := map[types.UID]bool{}
-	for p := range snap.Pools() {
+	for p := range cluster.Pools.All(snap) {
 		there[p.UID] = true
 	}
 	l.mu.Lock()
@@ -156,7 +156,7 @@ func (l *Loop) countOutcomes(ctx context.Context) {
 // countOutcome writes what the pool's condition becomes with one more outcome, and then remembers the outcome. Claims of a pool
 // that is gone, or was made anew under the same name, do not count.
 func (l *Loop) countOutcome(ctx context.Context, o outcome) error {
-	pool := l.Store.Snapshot().Pool(o.claim.Labels[v1.NodePoolLabelKey])
+	pool := cluster.Pools.Get(l.Store.Snapshot(), o.claim.Labels[v1.NodePoolLabelKey])
 	if pool == nil || !owns(pool.UID, o.claim) {
 		return nil
 	}
@@ -209,7 +209,7 @@ func owns(pool types.UID, claim *v1.NodeClaim) bool {
 // written by others too, so a conflict is tried again on what the store knows by then.
 func (l *Loop) publish(ctx context.Context, name string, set func(*v1.NodePool) bool) error {
 	for try := 0; ; try++ {
-		pool := l.Store.Snapshot().Pool(name)
+		pool := cluster.Pools.Get(l.Store.Snapshot(), name)
 		if pool == nil {
 			return nil
 		}

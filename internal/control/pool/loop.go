@@ -6,8 +6,10 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -95,7 +97,7 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 			return
 		}
 		now := time.Now()
-		for p := range snap.Pools() {
+		for p := range cluster.Pools.All(snap) {
 			if !cloud.ServesGroup(l.Cloud, p.Spec.Template.Spec.NodeClassRef) {
 				continue
 			}
@@ -116,7 +118,7 @@ func (l *Loop) managed(p *v1.NodePool) bool {
 
 // step brings hash and conditions of one pool up to date.
 func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
-	pool := snap.Pool(name)
+	pool := cluster.Pools.Get(snap, name)
 	if pool == nil || !cloud.ServesGroup(l.Cloud, pool.Spec.Template.Spec.NodeClassRef) {
 		return time.Time{}, nil
 	}
@@ -159,7 +161,7 @@ func (l *Loop) stamp(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodeP
 	if err := l.annotate(ctx, stamped, present); err != nil {
 		return nil, fmt.Errorf("stamp pool %s: %w", pool.Name, err)
 	}
-	l.Store.Update(func(d *cluster.Draft) { d.PutPool(stamped) })
+	l.Store.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, stamped) })
 	return stamped, nil
 }
 
@@ -204,6 +206,7 @@ func (l *Loop) judge(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodeP
 	checkHalt(judged, snap, now)
 	checkApproval(judged, now)
 	checkAnnotations(judged, now)
+	checkSpot(judged, now)
 	l.tell(judged)
 	ready = !condition.IsFalse(judged, v1.ConditionTypeReady)
 	if equality.Semantic.DeepEqual(judged.Status, pool.Status) {
@@ -244,7 +247,7 @@ func (l *Loop) writeStatus(ctx context.Context, old, pool *v1.NodePool) error {
 	if err := l.Client.Status().Patch(ctx, pool, patch.Over(old)); err != nil {
 		return fmt.Errorf("write status of pool %s: %w", pool.Name, err)
 	}
-	l.Store.Update(func(d *cluster.Draft) { d.PutPool(pool) })
+	l.Store.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, pool) })
 	return nil
 }
 
@@ -295,8 +298,13 @@ func checkHalt(pool *v1.NodePool, snap *cluster.Snapshot, now time.Time) {
 	}
 	c := metav1.Condition{Type: v1.ConditionTypeDisruptionPaused, Status: metav1.ConditionTrue,
 		Reason: v1.ReasonPoolPaused, Message: "no node is disrupted voluntarily: " + sentence.Halt(h)}
-	if h.Pool == "" {
+	switch {
+	case h.Pool == "":
 		c.Reason = v1.ReasonClusterPaused
+	case pool.Annotations[v1.PausedByAnnotationKey] == v1.PausedByBreaker:
+		c.Reason = v1.ReasonBreakerTripped
+	case pool.Annotations[v1.PausedByAnnotationKey] == v1.PausedByRollout:
+		c.Reason = v1.ReasonRolloutTripped
 	}
 	condition.Set(pool, c, now)
 }
@@ -338,6 +346,17 @@ func checkAnnotations(pool *v1.NodePool, now time.Time) {
 		Reason: v1.ConditionTypeReservedKeysIgnored, Message: message}, now)
 }
 
+// checkSpot says which annotations about spot count as if they were not there, and what they should be.
+func checkSpot(pool *v1.NodePool, now time.Time) {
+	err := errors.Join(pool.SpotAnnotationErrors()...)
+	if err == nil {
+		condition.Clear(pool, v1.ConditionTypeSpotAnnotationsIgnored, now)
+		return
+	}
+	condition.Set(pool, metav1.Condition{Type: v1.ConditionTypeSpotAnnotationsIgnored, Status: metav1.ConditionTrue,
+		Reason: v1.ConditionTypeSpotAnnotationsIgnored, Message: strings.ReplaceAll(err.Error(), "\n", "; ")}, now)
+}
+
 func checkClass(pool *v1.NodePool, class *cluster.NodeClass, now time.Time) {
 	ref := pool.Spec.Template.Spec.NodeClassRef
 	refuse := func(reason, message string) {
@@ -351,8 +370,23 @@ func checkClass(pool *v1.NodePool, class *cluster.NodeClass, now time.Time) {
 	case class.Ready == nil || class.Ready.Status == "Unknown":
 		refuse(v1.ReasonNodeClassReadinessUnknown, fmt.Sprintf("%s %q does not say yet whether it is ready", ref.Kind, ref.Name))
 	case class.Ready.Status == "False":
-		refuse(class.Ready.Reason, class.Ready.Message)
+		refuse(class.Ready.Reason, whyNotReady(class))
 	default:
 		condition.SetTrue(pool, v1.ConditionTypeNodeClassReady, now)
 	}
+}
+
+// whyNotReady returns the message of the condition Ready of a class, and those of its conditions that are False, which name what to mend.
+func whyNotReady(class *cluster.NodeClass) string {
+	said := []string{}
+	for _, c := range class.Conditions {
+		if c.Type != class.Ready.Type && c.Status == metav1.ConditionFalse && c.Message != "" && c.Message != c.Type &&
+			!slices.Contains(said, c.Message) {
+			said = append(said, c.Message)
+		}
+	}
+	if len(said) == 0 {
+		return class.Ready.Message
+	}
+	return class.Ready.Message + ": " + strings.Join(said, "; ")
 }

@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func TestReadiness(t *testing.T) {
 			for _, d := range c.ConditionRules().Dependents {
 				condition.SetFalse(c, d, "Broken", "no subnets", time.Now())
 			}
-		}), "False UnhealthyDependents; False UnhealthyDependents", "NodePoolNotReady"},
+		}), "False UnhealthyDependents; False UnhealthyDependents", ": no subnets"},
 		"a pool that cannot mean what it says is not ready": {func(w *sim.World) {
 			memapi.Edit(w.API, "", "default", func(p *v1.NodePool) {
 				p.Generation++
@@ -195,6 +196,26 @@ func TestReservedKeysAreNamed(t *testing.T) {
 		time.Sleep(time.Second)
 		if got := conditionOf(t, w, "default", v1.ConditionTypeReservedKeysIgnored); got != "none" {
 			t.Errorf("without such keys the condition is %s", got)
+		}
+	})
+}
+
+// What cannot be read does not count, is said, and keeps no node from coming.
+func TestAnnotationsAboutSpotThatCannotBeRead(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		for key, bad := range map[string][]string{v1.InterruptionCostAnnotationKey: {"much", "-1", "10001", ""}, v1.SpotMaxShareAnnotationKey: {"half", "0%", "101%", "50", ""}} {
+			for _, value := range append(bad, map[string]string{v1.InterruptionCostAnnotationKey: "0.5", v1.SpotMaxShareAnnotationKey: "50%"}[key]) {
+				memapi.Edit(w.API, "", "default", func(p *v1.NodePool) { p.Annotations = map[string]string{key: value} })
+				time.Sleep(time.Second)
+				p := sim.Get[*v1.NodePool](t, w, "default")
+				c := condition.Get(p, v1.ConditionTypeSpotAnnotationsIgnored)
+				if said := c != nil && strings.Contains(c.Message, key) && strings.Contains(c.Message, "such as"); said != slices.Contains(bad, value) {
+					t.Errorf("%s: %q: condition %v", key, value, c)
+				}
+				if !condition.IsTrue(p, v1.ConditionTypeReady) {
+					t.Errorf("%s: %q: the pool is not ready", key, value)
+				}
+			}
 		}
 	})
 }

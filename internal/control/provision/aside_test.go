@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/kit/bug"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
@@ -80,7 +81,7 @@ func TestWhatTheEnginePanicsOverIsLeftOut(t *testing.T) {
 				w := newWorld(t)
 				w.answerWith(tc.answer)
 				for _, name := range tc.pools {
-					w.store.Update(func(d *cluster.Draft) { d.PutPool(readyPool(name)) })
+					w.store.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, readyPool(name)) })
 				}
 				before := bug.Count()
 				for i, name := range strings.Fields("a b c bad-1 d e f") {
@@ -192,4 +193,8 @@ type catalogsFunc func(context.Context, *cluster.Snapshot) (map[string]engine.Po
 
 func (f catalogsFunc) Pools(ctx context.Context, snap *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
 	return f(ctx, snap)
+}
+
+func (f catalogsFunc) Commitments(context.Context, *cluster.Snapshot, time.Time) *commitment.Books {
+	return nil
 }

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/compile"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -28,7 +28,7 @@ func TestADesk(t *testing.T) {
 	snap := store.Snapshot()
 	in := engine.Question{Snap: snap, Pods: []*cluster.Pod{snap.Pod(cluster.PodKey{Namespace: "shop", Name: "cart"})}, Now: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
 		Stop: func() bool { return true }, Ended: func() bool { return true }}
-	d.keep(in, engine.Memory{Rows: lower.History{Missing: []string{"example.com/gpu"}}}, work.Second)
+	d.keep(in, engine.Memory{Rows: compile.History{Missing: []string{"example.com/gpu"}}}, work.Second)
 	if last := d.last.Load().question; last.Stop != nil || last.Ended != nil {
 		t.Error("it holds on to the turn that asked")
 	}

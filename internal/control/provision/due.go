@@ -61,7 +61,7 @@ func waiting(snap *cluster.Snapshot, now time.Time) (unbound, leaving []*cluster
 
 func budgets(snap *cluster.Snapshot) *movable.PDBs {
 	var all []movable.PDB
-	for b := range snap.PDBs() {
+	for b := range cluster.PDBs.All(snap) {
 		all = append(all, movable.Compile(b))
 	}
 	return movable.NewPDBs(all)
@@ -152,7 +152,7 @@ func (m *memory) dueAt(p *cluster.Pod, planned place, news bool, now time.Time) 
 // describePools says what of the pools can change the answer for a pod that was refused.
 func describePools(snap *cluster.Snapshot) string {
 	var b []byte
-	for p := range snap.Pools() {
+	for p := range cluster.Pools.All(snap) {
 		b = identity.Number(identity.Text(b, string(p.UID)), p.Generation)
 		b = identity.Flag(b, meta.IsStatusConditionTrue(p.Status.Conditions, v1.ConditionTypeReady))
 	}

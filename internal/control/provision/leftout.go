@@ -17,7 +17,7 @@ func leftOut(snap *cluster.Snapshot, notReady map[string]bool) string {
 	const few = 5
 	var parts []string
 	more := 0
-	for p := range snap.Pools() {
+	for p := range cluster.Pools.All(snap) {
 		switch {
 		case !notReady[p.Name]:
 		case len(parts) == few:

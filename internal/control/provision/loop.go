@@ -10,6 +10,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/bindfail"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/explain/board"
 	"karpenter.sh/karpenter/internal/history/journal"
@@ -31,6 +32,7 @@ type planner interface {
 // catalogs gives the pools that our provider serves, with their instance types.
 type catalogs interface {
 	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)
+	Commitments(ctx context.Context, snap *cluster.Snapshot, now time.Time) *commitment.Books
 }
 
 // opener creates claims and records them and their pods in the store.

@@ -21,8 +21,10 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/tariff"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
@@ -69,6 +71,7 @@ type world struct {
 	events []string
 	turns  []turnSeen // the last few
 	answer func(engine.Question) *engine.Plan
+	books  *commitment.Books
 	fail   bool
 }
 
@@ -94,7 +97,7 @@ func newWorld(t *testing.T) *world {
 	}, Settings{Idle: time.Second, Max: 10 * time.Second})
 	w.store.Update(func(d *cluster.Draft) {
 		d.Synced(true)
-		d.PutPool(readyPool("default"))
+		cluster.Pools.Put(d, readyPool("default"))
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -151,13 +154,19 @@ func open1(in engine.Question) *engine.Plan {
 
 func (w *world) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
 	pools, notReady := map[string]engine.Pool{}, map[string]bool{}
-	for p := range snap.Pools() {
+	for p := range cluster.Pools.All(snap) {
 		pools[p.Name] = engine.Pool{Pool: p, Catalog: &cloud.Catalog{}}
 		if !condition.IsTrue(p, v1.ConditionTypeReady) {
 			notReady[p.Name] = true
 		}
 	}
 	return pools, notReady
+}
+
+func (w *world) Commitments(context.Context, *cluster.Snapshot, time.Time) *commitment.Books {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.books
 }
 
 // Open is the opener: one claim for each opening, recorded like the real one does.
@@ -283,7 +292,7 @@ func TestTurns(t *testing.T) {
 				w.answerWith(refuse(reason.TooLarge))
 				w.put(pod("a"))
 				time.Sleep(5 * time.Second)
-				w.store.Update(func(d *cluster.Draft) { d.PutPool(readyPool("another")) })
+				w.store.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, readyPool("another")) })
 				time.Sleep(3 * time.Second)
 			},
 			[]string{"1s: a", "6s: a"},
@@ -404,6 +413,28 @@ func refuse(codes ...reason.Code) func(engine.Question) *engine.Plan {
 	}
 }
 
+// Plans count on the commitments that are certain.
+func TestTheEngineIsAskedWithCommitments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		certain := &tariff.Book{Region: "r"}
+		var asked *tariff.Book
+		w.mu.Lock()
+		w.books = &commitment.Books{Certain: certain, All: &tariff.Book{}}
+		w.mu.Unlock()
+		w.answerWith(func(in engine.Question) *engine.Plan {
+			asked = in.Commitments
+			return open1(in)
+		})
+		w.put(pod("a"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if asked != certain {
+			t.Errorf("the engine is asked with %v", asked)
+		}
+	})
+}
+
 func TestEveryPodWithoutPlaceHearsWhyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -462,9 +493,9 @@ func TestPodsHearOfPoolsThatAreNotReady(t *testing.T) {
 				w := newWorld(t)
 				w.answerWith(refuse(reason.TooLarge))
 				w.store.Update(func(d *cluster.Draft) {
-					d.DeletePool("default")
+					cluster.Pools.Delete(d, "default")
 					for _, p := range tc.pools {
-						d.PutPool(p)
+						cluster.Pools.Put(d, p)
 					}
 				})
 				w.put(pod("a"))
@@ -536,8 +567,8 @@ func TestRefusalsAreToldApart(t *testing.T) {
 // The pool whose requirements exclude each other hears which.
 func TestAPoolWithoutTypesHearsWhatIsToBlame(t *testing.T) {
 	for key, want := range map[string]string{
-		"arch and zone": "NoCompatibleInstanceTypes NodePool/default: The pool's requirements leave no instance type that can be launched: no type meets arch and zone",
-		"":              "NoCompatibleInstanceTypes NodePool/default: The pool's requirements leave no instance type that can be launched",
+		"arch and zone": "NoCompatibleInstanceTypes NodePool/default: NodePool requirements filtered out all compatible available instance types",
+		"":              "NoCompatibleInstanceTypes NodePool/default: NodePool requirements filtered out all compatible available instance types",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -597,7 +628,7 @@ func TestAPoolHearsOfPodsThatMeanIt(t *testing.T) {
 				w.store.Update(func(d *cluster.Draft) {
 					p := readyPool("default")
 					p.Spec.Template.Labels = map[string]string{"team": "a"}
-					d.PutPool(p)
+					cluster.Pools.Put(d, p)
 				})
 				for i := range tc.why {
 					tc.why[i].Pool = "default"
@@ -651,7 +682,7 @@ func TestTheClockCutsAPlanAfterTenSeconds(t *testing.T) {
 		w := newWorld(t)
 		var said []bool
 		w.answerWith(func(in engine.Question) *engine.Plan {
-			time.Sleep(time.Minute) // lowering on a starved machine
+			time.Sleep(time.Minute) // compiling on a starved machine
 			for _, rest := range []time.Duration{0, planTime - time.Nanosecond, time.Nanosecond} {
 				time.Sleep(rest)
 				said = append(said, in.Stop())
@@ -661,7 +692,14 @@ func TestTheClockCutsAPlanAfterTenSeconds(t *testing.T) {
 			return plan
 		})
 		w.put(pod("a"))
-		time.Sleep(2 * time.Minute)
+		time.Sleep(30 * time.Second)
+		if pods, age := testutil.ToFloat64(w.metrics.SchedulingQueueDepth), testutil.ToFloat64(w.metrics.SchedulingUnfinishedWork); pods != 1 || age < 20 || age > 30 {
+			t.Errorf("within the plan metrics say that it has %v pods and is %v s old", pods, age)
+		}
+		time.Sleep(90 * time.Second)
+		if n := testutil.CollectAndCount(w.metrics.SchedulingQueueDepth) + testutil.CollectAndCount(w.metrics.SchedulingUnfinishedWork); n > 0 {
+			t.Errorf("%d series of a plan that has ended are left", n)
+		}
 		if want := []bool{false, false, true}; !slices.Equal(said, want) {
 			t.Errorf("the clock said %v, want %v", said, want)
 		}

@@ -53,7 +53,7 @@ func summaries(snap *cluster.Snapshot, refused []engine.Refused) []summary {
 		counted := map[string]map[cause]bool{}
 		elsewhere := map[string]bool{}
 		for _, c := range refused[i].Reasons {
-			if pool := snap.Pool(c.Pool); pool == nil || foreign(c, pool) {
+			if pool := cluster.Pools.Get(snap, c.Pool); pool == nil || foreign(c, pool) {
 				elsewhere[c.Pool] = true
 			}
 		}
@@ -116,13 +116,14 @@ func summarise(pool string, pods int, causes map[cause]int, numbers map[cause]st
 		parts = append(parts, fmt.Sprintf("%d other cause(s)", len(order)-most))
 	}
 	s := summary{pool: pool, text: fmt.Sprintf("%d pod(s) cannot run on nodes of this pool: %s", pods, strings.Join(parts, ", "))}
-	if i := slices.IndexFunc(order, func(c cause) bool { return c.code == reason.NoTypes }); i >= 0 {
-		s.noTypes = "The pool's requirements leave no instance type that can be launched"
-		if order[i].key != "" {
-			s.noTypes += ": no type meets " + order[i].key
-		}
-	} else if i := slices.IndexFunc(order, func(c cause) bool { return c.code == reason.MinValues }); i >= 0 {
-		s.noTypes = "The pool's minValues leave no instance type that can be launched: too few values are left of " + order[i].key
+	has := func(code reason.Code) bool {
+		return slices.ContainsFunc(order, func(c cause) bool { return c.code == code })
+	}
+	switch { // these are Karpenter's words, by which its users' alerts and tests know them
+	case has(reason.NoTypes):
+		s.noTypes = "NodePool requirements filtered out all compatible available instance types"
+	case has(reason.MinValues):
+		s.noTypes = "NodePool requirements filtered out all compatible available instance types due to minValues incompatibility"
 	}
 	return s
 }

@@ -29,7 +29,7 @@ func (l *Loop) tryOnce(snap *cluster.Snapshot, plan *engine.Plan) {
 	for i := range plan.Open {
 		o := &plan.Open[i]
 		t := lifecycle.Trouble{}
-		if pool := snap.Pool(o.Pool); pool != nil {
+		if pool := cluster.Pools.Get(snap, o.Pool); pool != nil {
 			t = lifecycle.TroubleOf(pool)
 		}
 		if !t.Broken() || !tried[o.Pool] {

@@ -2,6 +2,8 @@ package provision
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +43,9 @@ func (l *Loop) turn(ctx context.Context, last time.Time) error {
 	in := engine.Question{Snap: snap, Pools: pools, Pods: sorted.Ask, Settings: l.settings.Engine, Now: now,
 		LeftOut: l.memory.leftOut(pods),
 		Stop:    after(planTime), Ended: func() bool { return ctx.Err() != nil }}
+	if books := l.Catalogs.Commitments(ctx, snap, now); books != nil {
+		in.Commitments = books.Certain
+	}
 	remembered := l.Engine.Memory()
 	plan := l.plan(ctx, in)
 	if ctx.Err() != nil {
@@ -67,7 +72,7 @@ func (l *Loop) nothingWaits() {
 func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot, now time.Time) (out []engine.Pool, missing string) {
 	var held []string
 	known, notReady := l.Catalogs.Pools(ctx, snap)
-	for p := range snap.Pools() {
+	for p := range cluster.Pools.All(snap) {
 		in, ok := known[p.Name]
 		if !ok || notReady[p.Name] || p.IsStatic() {
 			continue
@@ -401,8 +406,9 @@ func (l *Loop) decided(p *cluster.Pod, now time.Time, placed bool) {
 
 // summarise tells each pool at once how many pods it could not hold, and why.
 func (l *Loop) summarise(snap *cluster.Snapshot, refused []engine.Refused) {
+	l.tellQuotas(snap, refused)
 	for _, s := range summaries(snap, refused) {
-		p := snap.Pool(s.pool)
+		p := cluster.Pools.Get(snap, s.pool)
 		if s.noTypes != "" {
 			l.Events.Publish(telemetry.Event{
 				Object: telemetry.PoolRef(p), Reason: telemetry.NoCompatibleInstanceTypes,
@@ -412,6 +418,30 @@ func (l *Loop) summarise(snap *cluster.Snapshot, refused []engine.Refused) {
 		l.Events.Publish(telemetry.Event{
 			Object: telemetry.PoolRef(p), Reason: telemetry.PodsUnschedulable, Key: []string{string(p.UID)}, Message: s.text,
 		})
+	}
+}
+
+// tellQuotas tells each quota how many pods it keeps waiting, and of what it allows no more.
+func (l *Loop) tellQuotas(snap *cluster.Snapshot, refused []engine.Refused) {
+	pods, first := map[string]int{}, map[string]reason.Count{}
+	for i := range refused {
+		seen := map[string]bool{}
+		for _, c := range refused[i].Reasons {
+			if c.Code != reason.Quota || seen[c.Detail] {
+				continue
+			}
+			seen[c.Detail] = true
+			if pods[c.Detail]++; pods[c.Detail] == 1 {
+				first[c.Detail] = c
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(pods)) {
+		if q := cluster.Quotas.Get(snap, name); q != nil {
+			l.Events.Publish(telemetry.Event{Object: telemetry.QuotaRef(q), Reason: telemetry.QuotaReached, Key: []string{string(q.UID)},
+				Message: fmt.Sprintf("%d pod(s) wait for room under this quota: %s", pods[name],
+					sentence.Explanation([]reason.Count{first[name]}))})
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func TestWhyPodsWaitIsShown(t *testing.T) {
 			w.store.Update(func(d *cluster.Draft) {
 				p := readyPool("default")
 				p.Status.Conditions[0].Status = "False"
-				d.PutPool(p)
+				cluster.Pools.Put(d, p)
 			})
 			w.put(pod("a"))
 		}, map[types.UID]string{"uid-a": `no pool may open nodes; pool "default" is not ready yet`}},

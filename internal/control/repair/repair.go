@@ -1,4 +1,7 @@
-// Package repair replaces machines that are broken: nodes on which a condition stands that the provider knows as a sign of it, for
+// Package repair is the repair of Karpenter before 1.15, for the setting legacy-node-repair: without the setting, broken nodes are
+// replaced by package disruption, within budgets.
+//
+// It replaces machines that are broken: nodes on which a condition stands that the provider knows as a sign of it, for
 // longer than it tolerates. Their claims are deleted with a deadline that has passed, because pods on a broken machine neither
 // leave nor answer; their like is planned for as for every node that goes.
 //
@@ -105,6 +108,10 @@ func (l *Loop) look(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		return time.Time{}, nil
 	case now.Before(ailment.Due):
 		return ailment.Due, nil
+	case lifecycle.RepairForbidden(row.Node, row.Claim) != "":
+		l.Events.Tell(telemetry.Refs(row.Node, row.Claim), telemetry.DisruptionBlocked, "the node is broken, but the "+
+			lifecycle.RepairForbidden(row.Node, row.Claim)+" has the annotation "+v1.DoNotRepairAnnotationKey+"=true")
+		return time.Time{}, nil
 	case !snap.Fed():
 		return now.Add(unfedWait), nil
 	}
@@ -112,7 +119,7 @@ func (l *Loop) look(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		return now.Add(haltedWait), nil
 	}
 	if ailing, all := l.group(snap, poolOf(row)); lifecycle.TooManyAil(ailing, all) {
-		l.reportBlocked(row, snap.Pool(poolOf(row)), ailing, all)
+		l.reportBlocked(row, cluster.Pools.Get(snap, poolOf(row)), ailing, all)
 		return now.Add(blockedWait), nil
 	}
 	err := l.confirm(ctx, row.Node, now)
@@ -202,9 +209,7 @@ func (l *Loop) reportRepair(ctx context.Context, row *cluster.Node, stamped *v1.
 	gone := *row.Claim
 	gone.ObjectMeta = stamped.ObjectMeta
 	l.Metrics.Disrupted(&gone, string(lifecycle.BrokenNode), "", pods)
-	labels := row.Node.Labels
-	l.Metrics.NodeClaimsUnhealthy.WithLabelValues(
-		string(ailment.Condition.Type), labels[v1.NodePoolLabelKey], labels[v1.CapacityTypeLabelKey], row.Claim.Status.ImageID).Inc()
+	l.Metrics.Repaired(row.Node, row.Claim, ailment.Condition.Type, new(time.Duration))
 	l.Events.Tell(telemetry.Refs(row.Node, row.Claim), telemetry.DisruptionTerminating,
 		fmt.Sprintf("disrupting the node: Unhealthy, %s has been %s for %s (%s)",
 			ailment.Condition.Type, ailment.Condition.Status,

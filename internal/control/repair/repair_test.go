@@ -21,7 +21,7 @@ const tolerated = 30 * time.Minute
 // fleet runs a test with n machines that are nodes.
 func fleet(t *testing.T, n int, ko sim.KarpenterOptions, test func(t *testing.T, w *sim.World, k *sim.Karpenter)) {
 	t.Helper()
-	ko.Repair = true
+	ko.LegacyRepair = true
 	sim.Bubble(t, sim.Options{}, ko, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
 		for i := range n {
 			sim.Create(t, w, sim.Claim(name(i)))
@@ -84,7 +84,7 @@ func TestABrokenMachineGoesWhateverHoldsIt(t *testing.T) {
 			t.Errorf("the pod did not come back elsewhere: %v", pod)
 		}
 		labels := c.Labels
-		if got := testutil.ToFloat64(k.Metrics.NodeClaimsUnhealthy.WithLabelValues("Ready", "default", labels[v1.CapacityTypeLabelKey], c.Status.ImageID)); got != 1 {
+		if got := testutil.ToFloat64(k.Metrics.NodeClaimsUnhealthy.WithLabelValues("ready", "default", labels[v1.CapacityTypeLabelKey], c.Status.ImageID, "forceful")); got != 1 {
 			t.Errorf("counted %v broken machines", got)
 		}
 		if got := testutil.ToFloat64(k.Metrics.NodeClaimsDisrupted.WithLabelValues("unhealthy", "default", labels[v1.CapacityTypeLabelKey], "", "forceful")); got != 1 {
@@ -93,6 +93,18 @@ func TestABrokenMachineGoesWhateverHoldsIt(t *testing.T) {
 		if got := testutil.ToFloat64(k.Metrics.PodsDisruptionInitiated.WithLabelValues("unhealthy", "default", labels[v1.CapacityTypeLabelKey], "", "forceful")); got != 1 {
 			t.Errorf("counted %v pods", got)
 		}
+	})
+}
+
+func TestDoNotRepairIsHeeded(t *testing.T) {
+	fleet(t, 1, sim.KarpenterOptions{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+		memapi.Edit(w.API, "", "c0", func(c *v1.NodeClaim) { c.Annotations = map[string]string{v1.DoNotRepairAnnotationKey: "true"} })
+		report(t, w, "c0", corev1.ConditionFalse)
+		time.Sleep(2 * tolerated)
+		if !there(w, "c0") {
+			t.Error("it went")
+		}
+		sim.WantEvent(t, k, "DisruptionBlocked", "c0")
 	})
 }
 

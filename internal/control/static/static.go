@@ -97,7 +97,7 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 			return
 		}
 		l.forget(snap)
-		for p := range snap.Pools() {
+		for p := range cluster.Pools.All(snap) {
 			if !p.IsStatic() {
 				continue
 			}
@@ -134,7 +134,7 @@ func (l *Loop) forget(snap *cluster.Snapshot) {
 
 // step brings one pool nearer to its number.
 func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
-	pool := snap.Pool(name)
+	pool := cluster.Pools.Get(snap, name)
 	if pool == nil || !pool.IsStatic() || pool.DeletionTimestamp != nil {
 		return time.Time{}, nil
 	}

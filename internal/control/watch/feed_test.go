@@ -306,7 +306,7 @@ func TestBrokenObjectsAreNamedAndLeftOut(t *testing.T) {
 		w := run(t, own()[0].kind, s)
 		state := func() string {
 			var out []string
-			for p := range w.store.Snapshot().Pools() {
+			for p := range cluster.Pools.All(w.store.Snapshot()) {
 				out = append(out, fmt.Sprint(p.Name, "=", p.Weight()))
 			}
 			for b := range w.store.Snapshot().Broken() {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -44,28 +46,15 @@ func builtin() []served {
 		object("CSINode", func() client.ObjectList { return &storagev1.CSINodeList{} },
 			(*cluster.Draft).PutCSINode,
 			func(d *cluster.Draft, r removed) { d.DeleteCSINode(r.Name) }),
-		object("DaemonSet", func() client.ObjectList { return &appsv1.DaemonSetList{} },
-			(*cluster.Draft).PutDaemonSet,
-			func(d *cluster.Draft, r removed) { d.DeleteDaemonSet(r.Namespace, r.Name) }),
-		object("PodDisruptionBudget", func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} },
-			(*cluster.Draft).PutPDB,
-			func(d *cluster.Draft, r removed) { d.DeletePDB(r.Namespace, r.Name) }),
-		object("PersistentVolumeClaim", func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} },
-			(*cluster.Draft).PutPVC,
-			func(d *cluster.Draft, r removed) { d.DeletePVC(r.Namespace, r.Name) }),
-		object("PersistentVolume", func() client.ObjectList { return &corev1.PersistentVolumeList{} },
-			(*cluster.Draft).PutPV,
-			func(d *cluster.Draft, r removed) { d.DeletePV(r.Name) }),
-		object("StorageClass", func() client.ObjectList { return &storagev1.StorageClassList{} },
-			(*cluster.Draft).PutStorageClass,
-			func(d *cluster.Draft, r removed) { d.DeleteStorageClass(r.Name) }),
-		object("Namespace", func() client.ObjectList { return &corev1.NamespaceList{} },
-			(*cluster.Draft).PutNamespace,
-			func(d *cluster.Draft, r removed) { d.DeleteNamespace(r.Name) }),
+		scoped("DaemonSet", func() client.ObjectList { return &appsv1.DaemonSetList{} }, cluster.DaemonSets),
+		scoped("PodDisruptionBudget", func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }, cluster.PDBs),
+		scoped("PersistentVolumeClaim", func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} }, cluster.PVCs),
+		named("PersistentVolume", func() client.ObjectList { return &corev1.PersistentVolumeList{} }, cluster.PVs),
+		named("StorageClass", func() client.ObjectList { return &storagev1.StorageClassList{} }, cluster.StorageClasses),
+		named("Namespace", func() client.ObjectList { return &corev1.NamespaceList{} }, cluster.Namespaces),
 		// The chart does not grant these: a pod says its priority itself.
-		minor(optional(object("PriorityClass", func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
-			(*cluster.Draft).PutPriorityClass,
-			func(d *cluster.Draft, r removed) { d.DeletePriorityClass(r.Name) }))),
+		minor(optional(named("PriorityClass", func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
+			cluster.PriorityClasses))),
 		attachments(),
 		pods(),
 	}
@@ -100,6 +89,16 @@ func object[O client.Object](name string, list func() client.ObjectList, put fun
 	}, typed(list)}
 }
 
+// scoped is a kind of objects in namespaces that the store keeps as they come.
+func scoped[O client.Object](name string, list func() client.ObjectList, k cluster.Scoped[O]) served {
+	return object(name, list, k.Put, func(d *cluster.Draft, r removed) { k.Delete(d, r.Namespace, r.Name) })
+}
+
+// named is a kind of objects of the whole cluster that the store keeps as they come.
+func named[O client.Object](name string, list func() client.ObjectList, k cluster.Named[O]) served {
+	return object(name, list, k.Put, func(d *cluster.Draft, r removed) { k.Delete(d, r.Name) })
+}
+
 // nodes of which only the heartbeat differs are no news. The store copies what it keeps of them.
 func nodes() served {
 	return served{kind{
@@ -119,8 +118,8 @@ func pods() served {
 
 func attachments() served {
 	l := object("VolumeAttachment", func() client.ObjectList { return &storagev1.VolumeAttachmentList{} },
-		(*cluster.Draft).PutVolumeAttachment,
-		func(d *cluster.Draft, r removed) { d.DeleteVolumeAttachment(r.tag, r.Name) })
+		cluster.Attachments.Put,
+		func(d *cluster.Draft, r removed) { cluster.Attachments.Delete(d, r.tag, r.Name) })
 	l.tag = func(o client.Object) string { return o.(*storagev1.VolumeAttachment).Spec.NodeName }
 	return l
 }
@@ -128,9 +127,7 @@ func attachments() served {
 // owners are the kinds whose pod selectors default spread constraints need. The chart grants them where there are such constraints.
 func owners() []served {
 	return []served{
-		minor(object("Service", func() client.ObjectList { return &corev1.ServiceList{} },
-			(*cluster.Draft).PutService,
-			func(d *cluster.Draft, r removed) { d.DeleteService(r.Namespace, r.Name) })),
+		minor(scoped("Service", func() client.ObjectList { return &corev1.ServiceList{} }, cluster.Services)),
 		owner("ReplicaSet", func() client.ObjectList { return &appsv1.ReplicaSetList{} },
 			func(o *appsv1.ReplicaSet) *metav1.LabelSelector { return o.Spec.Selector }),
 		owner("StatefulSet", func() client.ObjectList { return &appsv1.StatefulSetList{} },
@@ -160,8 +157,8 @@ func own() []served {
 		func(d *cluster.Draft, r removed) { d.DeleteClaim(r.Name) })
 	claims.known = (*cluster.Draft).KnowsClaim
 	return []served{
-		custom("NodePool", v1.GroupVersion.WithKind("NodePool"), news((*cluster.Draft).PutPool),
-			func(d *cluster.Draft, r removed) { d.DeletePool(r.Name) }),
+		custom("NodePool", v1.GroupVersion.WithKind("NodePool"), news(cluster.Pools.Put),
+			func(d *cluster.Draft, r removed) { cluster.Pools.Delete(d, r.Name) }),
 		claims,
 		// Without them nothing is approved, and everything else goes on.
 		optional(minor(custom("DisruptionPlan", v1alpha1.GroupVersion.WithKind("DisruptionPlan"), news((*cluster.Draft).PutDisruptionPlan),
@@ -171,21 +168,57 @@ func own() []served {
 
 // overlays are read where the gate NodeOverlay is on. Without them prices are the cloud's: nothing becomes unsafe to remove.
 func overlays() served {
-	return minor(optional(custom("NodeOverlay", v1alpha1.GroupVersion.WithKind("NodeOverlay"), news((*cluster.Draft).PutOverlay),
-		func(d *cluster.Draft, r removed) { d.DeleteOverlay(r.Name) })))
+	return minor(optional(custom("NodeOverlay", v1alpha1.GroupVersion.WithKind("NodeOverlay"), news(cluster.Overlays.Put),
+		func(d *cluster.Draft, r removed) { cluster.Overlays.Delete(d, r.Name) })))
+}
+
+// commitments are read where the gate CommitmentDiscounts is on. Without them machines are planned for as if there were none.
+func commitments() served {
+	return minor(optional(custom("CommitmentDiscount", v1alpha1.GroupVersion.WithKind("CommitmentDiscount"), news(cluster.Commitments.Put),
+		func(d *cluster.Draft, r removed) { cluster.Commitments.Delete(d, r.Name) })))
+}
+
+// rollouts are read where the gate RolloutPolicies is on. A server that does not have the kind has no policies; where they cannot be read
+// any more, nothing is disrupted.
+func rollouts() served {
+	return optional(custom("RolloutPolicy", v1alpha1.GroupVersion.WithKind("RolloutPolicy"), news(cluster.Rollouts.Put),
+		func(d *cluster.Draft, r removed) { cluster.Rollouts.Delete(d, r.Name) }))
 }
 
 // buffers are read where the gate CapacityBuffer is on, with the templates that give their pods a shape. Without
 // them room stays as it was.
 func buffers() []served {
 	return []served{
-		minor(object("PodTemplate", func() client.ObjectList { return &corev1.PodTemplateList{} },
-			(*cluster.Draft).PutPodTemplate,
-			func(d *cluster.Draft, r removed) { d.DeletePodTemplate(r.Namespace, r.Name) })),
+		minor(scoped("PodTemplate", func() client.ObjectList { return &corev1.PodTemplateList{} }, cluster.PodTemplates)),
 		minor(optional(custom("CapacityBuffer", autoscalingv1beta1.GroupVersion.WithKind("CapacityBuffer"),
-			news((*cluster.Draft).PutBuffer),
-			func(d *cluster.Draft, r removed) { d.DeleteBuffer(r.Namespace, r.Name) }))),
+			news(cluster.Buffers.Put),
+			func(d *cluster.Draft, r removed) { cluster.Buffers.Delete(d, r.Namespace, r.Name) }))),
 	}
+}
+
+// announcing are the kinds that announce pods, read with foresight, where they are served and allowed. Loops look at them in their own
+// time: a change of their status is no news.
+func announcing() []served {
+	quiet := func(l served) served {
+		put := l.put
+		l.put = func(d *cluster.Draft, o client.Object) bool { put(d, o); return false }
+		return minor(optional(l))
+	}
+	return []served{
+		quiet(scoped("CronJob", func() client.ObjectList { return &batchv1.CronJobList{} }, cluster.CronJobs)),
+		quiet(scoped("Deployment", func() client.ObjectList { return &appsv1.DeploymentList{} }, cluster.Deployments)),
+		quiet(scoped("HorizontalPodAutoscaler", func() client.ObjectList { return &autoscalingv2.HorizontalPodAutoscalerList{} },
+			cluster.Autoscalers)),
+		quiet(custom("ScaledObject", schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"},
+			news(cluster.ScaledObjects.Put),
+			func(d *cluster.Draft, r removed) { cluster.ScaledObjects.Delete(d, r.Namespace, r.Name) })),
+	}
+}
+
+// quotas are read where the gate CapacityQuota is on. A server that does not have the kind limits nothing by it.
+func quotas() served {
+	return optional(custom("CapacityQuota", autoscalingv1beta1.GroupVersion.WithKind("CapacityQuota"), news(cluster.Quotas.Put),
+		func(d *cluster.Draft, r removed) { cluster.Quotas.Delete(d, r.Name) }))
 }
 
 func ofDevices(l served) served {
@@ -196,18 +229,11 @@ func ofDevices(l served) served {
 // devices are read where resource claims are planned for. On a server that does not have them no pod can use them.
 func devices() []served {
 	return []served{
-		ofDevices(object("ResourceClaim", func() client.ObjectList { return &resourcev1.ResourceClaimList{} },
-			(*cluster.Draft).PutResourceClaim,
-			func(d *cluster.Draft, r removed) { d.DeleteResourceClaim(r.Namespace, r.Name) })),
-		ofDevices(object("ResourceClaimTemplate", func() client.ObjectList { return &resourcev1.ResourceClaimTemplateList{} },
-			(*cluster.Draft).PutResourceClaimTemplate,
-			func(d *cluster.Draft, r removed) { d.DeleteResourceClaimTemplate(r.Namespace, r.Name) })),
-		ofDevices(object("DeviceClass", func() client.ObjectList { return &resourcev1.DeviceClassList{} },
-			(*cluster.Draft).PutDeviceClass,
-			func(d *cluster.Draft, r removed) { d.DeleteDeviceClass(r.Name) })),
-		ofDevices(object("ResourceSlice", func() client.ObjectList { return &resourcev1.ResourceSliceList{} },
-			(*cluster.Draft).PutResourceSlice,
-			func(d *cluster.Draft, r removed) { d.DeleteResourceSlice(r.Name) })),
+		ofDevices(scoped("ResourceClaim", func() client.ObjectList { return &resourcev1.ResourceClaimList{} }, cluster.ResourceClaims)),
+		ofDevices(scoped("ResourceClaimTemplate", func() client.ObjectList { return &resourcev1.ResourceClaimTemplateList{} },
+			cluster.ClaimTemplates)),
+		ofDevices(named("DeviceClass", func() client.ObjectList { return &resourcev1.DeviceClassList{} }, cluster.DeviceClasses)),
+		ofDevices(named("ResourceSlice", func() client.ObjectList { return &resourcev1.ResourceSliceList{} }, cluster.ResourceSlices)),
 	}
 }
 

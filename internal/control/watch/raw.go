@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // rawServer reads a kind of custom resources as the API server sends it. Of each object only the head is decoded;
@@ -66,8 +68,16 @@ func (o *rawObject) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	own := append([]byte(nil), data...)
-	*o = h.object(func(to any) error { return json.Unmarshal(own, to) })
+	*o = h.object(func(to any) error { return unmarshal(own, to) })
 	return nil
+}
+
+// unmarshal decodes an object, in little time whatever its numbers are.
+func unmarshal(object []byte, to any) error {
+	if err := bounded.JSON(object); err != nil {
+		return err
+	}
+	return json.Unmarshal(object, to)
 }
 
 // DeepCopyObject implements runtime.Object. What it shares is never changed.
@@ -163,7 +173,7 @@ func (d *eventDecoder) Decode() (apiwatch.EventType, runtime.Object, error) {
 		return "", nil, fmt.Errorf("decode an event: %w", err)
 	}
 	decode := func(to any) error {
-		return json.Unmarshal(line, &struct {
+		return unmarshal(line, &struct {
 			Object any `json:"object"`
 		}{to})
 	}

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -165,4 +166,26 @@ func FuzzEvents(f *testing.F) {
 			t.Error("there are more events than lines")
 		}
 	})
+}
+
+// TestANumberThatTakesLongToParseIsNamed: API servers check limits of pools by a pattern, which lets such numbers through.
+func TestANumberThatTakesLongToParseIsNamed(t *testing.T) {
+	const pool = `{"apiVersion":"karpenter.sh/v1","kind":"NodePool","metadata":{"name":"odd"},"spec":{"limits":{"cpu":"1e-40000000"}}}`
+	begin := time.Now()
+	list := &rawList{}
+	if err := json.Unmarshal([]byte(`{"items":[`+pool+`]}`), list); err != nil {
+		t.Fatal(err)
+	}
+	_, event, err := (&eventDecoder{lines: bufio.NewReader(strings.NewReader(`{"type":"ADDED","object":` + pool + "}\n"))}).Decode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, o := range map[string]*rawObject{"a list": &list.Items[0], "a watch": event.(*rawObject)} {
+		if err := decode(o, &v1.NodePool{}); err == nil || !strings.Contains(err.Error(), "1e-40000000") || o.Name != "odd" {
+			t.Errorf("from %s: %v of %q", from, err, o.Name)
+		}
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
 }

@@ -26,8 +26,16 @@ type Settings struct {
 	OwnerSelectors bool
 	// Overlays are needed with the feature gate NodeOverlay.
 	Overlays bool
+	// Commitments are needed with the feature gate CommitmentDiscounts.
+	Commitments bool
+	// Rollouts are needed with the feature gate RolloutPolicies.
+	Rollouts bool
 	// Buffers are needed with the feature gate CapacityBuffer.
 	Buffers bool
+	// Announcing kinds are needed for foresight.
+	Announcing bool
+	// Quotas are needed with the feature gate CapacityQuota.
+	Quotas bool
 	// Devices are needed where resource claims are planned for.
 	Devices bool
 	// Others are what the provider follows itself. Decisions need it as much as what is read here.
@@ -64,8 +72,20 @@ func New(api API, store *cluster.Store, s Settings) *Watch {
 	if s.Overlays {
 		kinds = append(kinds, overlays())
 	}
+	if s.Commitments {
+		kinds = append(kinds, commitments())
+	}
+	if s.Rollouts {
+		kinds = append(kinds, rollouts())
+	}
 	if s.Buffers {
 		kinds = append(kinds, buffers()...)
+	}
+	if s.Announcing {
+		kinds = append(kinds, announcing()...)
+	}
+	if s.Quotas {
+		kinds = append(kinds, quotas())
 	}
 	if s.Devices {
 		kinds = append(kinds, devices()...)

@@ -45,7 +45,7 @@ func TestMetricsOfALoop(t *testing.T) {
 			}.Run(ctx, store)
 		}()
 		for _, name := range []string{"a", "b", "c", "d"} {
-			store.Update(func(d *cluster.Draft) { d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}) })
+			store.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}) })
 			synctest.Wait()
 		}
 		want := func(when string, figures string) {

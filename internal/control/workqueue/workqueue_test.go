@@ -47,7 +47,7 @@ func (l *log) String() string {
 // pools are the rows of all works here.
 func pools(s *cluster.Snapshot) iter.Seq2[string, *v1.NodePool] {
 	return func(yield func(string, *v1.NodePool) bool) {
-		for p := range s.Pools() {
+		for p := range cluster.Pools.All(s) {
 			if !yield(p.Name, p) {
 				return
 			}
@@ -61,9 +61,9 @@ func run(t *testing.T, step func(l *log, key string) (time.Time, error), change 
 	synctest.Test(t, func(t *testing.T) {
 		store := cluster.NewStore()
 		put := func(name string) {
-			store.Update(func(d *cluster.Draft) { d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}) })
+			store.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}) })
 		}
-		drop := func(name string) { store.Update(func(d *cluster.Draft) { d.DeletePool(name) }) }
+		drop := func(name string) { store.Update(func(d *cluster.Draft) { cluster.Pools.Delete(d, name) }) }
 		l := &log{start: time.Now()}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -166,7 +166,7 @@ func TestAPanicFailsOnlyItsOwnKey(t *testing.T) {
 		store := cluster.NewStore()
 		store.Update(func(d *cluster.Draft) {
 			for _, name := range []string{"a", "b"} {
-				d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}})
+				cluster.Pools.Put(d, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}})
 			}
 		})
 		var said strings.Builder // one step at a time, so one line at a time

@@ -42,7 +42,7 @@ func Pools(snap *cluster.Snapshot, step *disrupt.Step) []*v1.NodePool {
 	found := map[string]*v1.NodePool{}
 	for _, c := range step.Remove {
 		for _, name := range []string{c.Pool.Name, c.Node.Claim.Labels[v1.NodePoolLabelKey]} {
-			if p := snap.Pool(name); p != nil && Manual(p) {
+			if p := cluster.Pools.Get(snap, name); p != nil && Manual(p) {
 				found[name] = p
 			}
 		}
@@ -58,7 +58,7 @@ func Hold(w *disrupt.World, but *v1alpha1.DisruptionPlan) {
 		}
 		for _, r := range plan.Status.Step.Remove {
 			w.Busy[r.UID] = true
-			if p := w.Snap.Pool(r.NodePool); plan.Open() && p != nil && Manual(p) {
+			if p := cluster.Pools.Get(w.Snap, r.NodePool); plan.Open() && p != nil && Manual(p) {
 				w.Promised[r.NodePool]++
 			}
 		}
@@ -138,7 +138,7 @@ func Restore(snap *cluster.Snapshot, plan *v1alpha1.DisruptionPlan) (*disrupt.St
 		if n == nil || n.Node == nil || n.Claim == nil || n.Claim.UID != r.UID || n.Claim.DeletionTimestamp != nil {
 			return nil, false
 		}
-		pool := snap.Pool(r.NodePool)
+		pool := cluster.Pools.Get(snap, r.NodePool)
 		if pool == nil {
 			return nil, false
 		}

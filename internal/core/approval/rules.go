@@ -43,12 +43,9 @@ func Rules(p *v1.NodePool) ([]Rule, *Unread) {
 	return out, nil
 }
 
-// Reasons are those that a rule may name.
-var Reasons = []v1.DisruptionReason{v1.DisruptionReasonEmpty, v1.DisruptionReasonDrifted, v1.DisruptionReasonUnderutilized}
-
 func condition(text string) (func(*v1alpha1.DisruptionStep) bool, *Unread) {
 	if name, ok := strings.CutPrefix(text, "reason="); ok {
-		if !slices.Contains(Reasons, v1.DisruptionReason(name)) {
+		if !slices.Contains(v1.DisruptionReasons, v1.DisruptionReason(name)) {
 			return nil, &Unread{text, "reason", name}
 		}
 		return func(s *v1alpha1.DisruptionStep) bool { return string(s.Reason) == name }, nil

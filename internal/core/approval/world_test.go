@@ -33,9 +33,9 @@ func pool(name, value string) *v1.NodePool {
 func world() *cluster.Snapshot {
 	s := cluster.NewStore()
 	s.Update(func(d *cluster.Draft) {
-		d.PutPool(pool("asked", "manual"))
-		d.PutPool(pool("asked-too", "manual"))
-		d.PutPool(pool("free", ""))
+		cluster.Pools.Put(d, pool("asked", "manual"))
+		cluster.Pools.Put(d, pool("asked-too", "manual"))
+		cluster.Pools.Put(d, pool("free", ""))
 		for _, name := range []string{"a", "b"} {
 			claim := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
 			claim.Status.ProviderID = "test:///" + name
@@ -129,8 +129,8 @@ func TestHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := cluster.NewStore()
 			s.Update(func(d *cluster.Draft) {
-				d.PutPool(pool("asked", "manual"))
-				d.PutPool(pool("free", ""))
+				cluster.Pools.Put(d, pool("asked", "manual"))
+				cluster.Pools.Put(d, pool("free", ""))
 				d.PutDisruptionPlan(tc.plan)
 			})
 			w := &disrupt.World{Snap: s.Snapshot(), Busy: map[types.UID]bool{}, Promised: map[string]int{}}

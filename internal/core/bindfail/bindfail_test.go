@@ -223,7 +223,7 @@ func TestATrial(t *testing.T) {
 			{62, nothing, "try a; held b; held c; "},
 			{63, func(w *world) {
 				w.store.Update(func(d *cluster.Draft) {
-					d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2}})
+					cluster.Pools.Put(d, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2}})
 				})
 			}, ""},
 		},

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/compile"
 	"karpenter.sh/karpenter/internal/kit/identity"
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
@@ -71,7 +71,7 @@ func complete(snap *cluster.Snapshot, p *cluster.Pod, n *cluster.Node) bool {
 		if v.PersistentVolumeClaim != nil {
 			claim = v.PersistentVolumeClaim.ClaimName
 		}
-		driver := lower.DriverOf(snap, snap.PVC(p.Namespace, claim))
+		driver := compile.DriverOf(snap, cluster.PVCs.Get(snap, p.Namespace, claim))
 		if _, ok := n.CSINode[driver]; driver != "" && !ok {
 			return false
 		}
@@ -112,7 +112,7 @@ func printOf(n *cluster.Node) uint64 {
 // describe says what of pools and node classes can change how the next node fares.
 func describe(snap *cluster.Snapshot) string {
 	var b []byte
-	for p := range snap.Pools() {
+	for p := range cluster.Pools.All(snap) {
 		b = identity.Number(identity.Text(identity.Flag(b, true), string(p.UID)), p.Generation)
 	}
 	b = identity.Flag(b, false) // the list of pools ends here

@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
-
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // Unlimited is what a pool allows while none of its budgets is active.
@@ -68,11 +67,17 @@ func active(b *v1.Budget, now time.Time) (bool, error) {
 	if b.Schedule == nil || b.Duration == nil {
 		return false, fmt.Errorf("schedule and duration go together")
 	}
-	schedule, err := cron.ParseStandard("TZ=UTC " + *b.Schedule)
+	on, _, err := Window(*b.Schedule, "UTC", b.Duration.Duration, now)
+	return on, err
+}
+
+// Window reports whether a time that comes again is open: from each time that a cron schedule names in a time zone, for so long. It also
+// returns when it opens next, zero if it never does.
+func Window(schedule, zone string, lasts time.Duration, now time.Time) (open bool, next time.Time, err error) {
+	times, err := bounded.ParseSchedule(schedule, zone)
 	if err != nil {
-		return false, fmt.Errorf("schedule %q: %w", *b.Schedule, err)
+		return false, time.Time{}, fmt.Errorf("schedule %q: %w", schedule, err)
 	}
-	from := now.UTC().Add(-b.Duration.Duration)
-	next := schedule.Next(from)
-	return !next.IsZero() && !next.After(now), nil
+	from := times.Next(now.Add(-lasts))
+	return !from.IsZero() && !from.After(now), times.Next(now), nil
 }

@@ -83,36 +83,45 @@ func Resolve(b *autoscalingv1beta1.CapacityBuffer, from Source) (Ask, *Flaw) {
 	if len(from.Template.Spec.Containers) == 0 {
 		return Ask{}, &Flaw{Code: NoContainers}
 	}
-	pod := shapeOf(b, from.Template)
+	pod := shapeOf(metav1.ObjectMeta{Namespace: b.Namespace, CreationTimestamp: b.CreationTimestamp, Annotations: map[string]string{
+		v1.CapacityBufferFakePodAnnotationKey: "true", v1.CapacityBufferNameAnnotationKey: b.Name,
+		v1.CapacityBufferNamespaceAnnotationKey: b.Namespace,
+	}}, from.Template)
 	n, note := count(&b.Spec, from, podclass.Requests(&pod.Spec))
-	ask := Ask{Note: note, Pods: make([]*corev1.Pod, n)}
-	for i := range ask.Pods {
-		one := *pod // what they share is never changed
-		one.Name = "capacity-buffer:" + b.Name + "-" + strconv.Itoa(i+1)
-		one.UID = types.UID(string(b.UID) + "-" + strconv.Itoa(i+1))
-		ask.Pods[i] = &one
+	return Ask{Note: note, Pods: copies(pod, "capacity-buffer:"+b.Name, string(b.UID), n)}, nil
+}
+
+// Announced makes n pods of a template that an object of the cluster announces. source names the object in the namespace.
+func Announced(namespace, source string, created metav1.Time, t *corev1.PodTemplateSpec, n int) []*corev1.Pod {
+	pod := shapeOf(metav1.ObjectMeta{Namespace: namespace, CreationTimestamp: created,
+		Annotations: map[string]string{v1.CapacityBufferFakePodAnnotationKey: "true"}}, t)
+	return copies(pod, "announced:"+source, namespace+"/"+source, min(n, Most))
+}
+
+// copies makes n pods like one, with names and UIDs of their own. What they share is never changed.
+func copies(pod *corev1.Pod, name, uid string, n int) []*corev1.Pod {
+	out := make([]*corev1.Pod, n)
+	for i := range out {
+		one := *pod
+		one.Name, one.UID = name+"-"+strconv.Itoa(i+1), types.UID(uid+"-"+strconv.Itoa(i+1))
+		out[i] = &one
 	}
-	return ask, nil
+	return out
 }
 
 // shapeOf makes a pod of a template, as far as plans look at it. Its name has a character that no pod's name can have, so that it is never
 // taken for a pod of a user. Volumes are left out that tie a pod to a place only once it exists.
-func shapeOf(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec) *corev1.Pod {
+func shapeOf(meta metav1.ObjectMeta, t *corev1.PodTemplateSpec) *corev1.Pod {
 	spec := t.Spec.DeepCopy()
 	spec.NodeName = ""
 	spec.Volumes = slices.DeleteFunc(spec.Volumes,
 		func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 	podclass.RequestLimits(spec.Containers)
 	podclass.RequestLimits(spec.InitContainers)
+	meta.Labels = t.Labels
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: b.Namespace, Labels: t.Labels, CreationTimestamp: b.CreationTimestamp,
-			Annotations: map[string]string{
-				v1.CapacityBufferFakePodAnnotationKey: "true", v1.CapacityBufferNameAnnotationKey: b.Name,
-				v1.CapacityBufferNamespaceAnnotationKey: b.Namespace,
-			},
-		},
-		Spec: *spec,
+		ObjectMeta: meta,
+		Spec:       *spec,
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable},
 		}},

@@ -21,6 +21,7 @@ const (
 	ByTheClock                       // a CronJob
 	TemplateNotFound                 // Name: the PodTemplate, Value: its namespace
 	WorkloadNotFound                 // Value: in the words of who looked for it
+	BadSchedule                      // its annotations say no times
 	Unreadable                       // Value: in the words of who tried to read the workload
 )
 
@@ -33,6 +34,7 @@ const (
 	Limited                         // Limit, Resource, Fit, Wanted
 	NoPods                          // none are asked for
 	TooMany                         // Fit, Wanted
+	OffSchedule                     // it keeps no room at this time
 	TooManyOfAll                    // Fit, Wanted: others have the rest of what all may have
 )
 

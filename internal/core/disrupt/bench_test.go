@@ -178,7 +178,7 @@ func BenchmarkWhatIf(b *testing.B) {
 	w := f.world()
 	w.Engine = engine.New()
 	q := surveyOf(w).whatIf()
-	candidates := q.candidates()
+	candidates := q.survey.candidates()
 	free := slices.DeleteFunc(candidates, func(c *Candidate) bool { return c.Held != nil || c.Empty() })
 	q.ask(free[:1], engine.Question{})
 	i := 0

@@ -18,7 +18,9 @@ const mostAtOnce = 100
 // Invariant: the steps taken are disjoint in what they remove, none removes what another places pods on, and the ledger has room for all
 // of them, each at its turn. take is the only place that adds one, and it checks exactly that; whatever finds steps needs not care.
 type choice struct {
-	*search
+	survey   *survey
+	whatIf   *whatIf
+	search   *search
 	goal     target
 	toll     toll
 	steps    []*Step
@@ -57,11 +59,16 @@ func (c *choice) take(step *Step) bool {
 		}
 	}
 	if !c.pays(step) {
-		c.note(Refusal{Code: TooManyMoves, Have: step.Gains().Dollars() / step.moves(), Need: c.perMove()}, step.Remove...)
+		c.search.note(Refusal{Code: TooManyMoves, Have: step.Gains().Dollars() / step.moves(), Need: c.perMove()}, step.Remove...)
 		return false
 	}
-	if !c.ledger.Fit(step.Reason, step.Remove) && step.Gains().Dollars() < c.toll.at(0)*step.moves() ||
-		!c.ledger.Plan(step.Reason, step.Remove) {
+	if n := step.restarts(); n > 0 && step.Gains().Dollars() < c.survey.settings.RestartSaving*float64(n) {
+		c.search.note(Refusal{Code: TooManyRestarts, Have: step.Gains().Dollars() / float64(n), Need: c.survey.settings.RestartSaving},
+			step.Remove...)
+		return false
+	}
+	if !c.search.ledger.Fit(step.Reason, step.Remove) && step.Gains().Dollars() < c.toll.at(0)*step.moves() ||
+		!c.search.ledger.Plan(step.Reason, step.Remove) {
 		return false
 	}
 	for _, r := range step.Remove {
@@ -81,7 +88,7 @@ func (c *choice) take(step *Step) bool {
 // can.
 func (c *choice) open(r *Candidate) bool {
 	hopeful := r.Price.Dollars() >= c.perMove()*r.moves() // no step saves more than the price of what goes
-	return hopeful && !c.gone[r.Name()] && !c.promised[r.Name()] && c.ledger.Left(r.Pool.Name, v1.DisruptionReasonUnderutilized) > 0
+	return hopeful && !c.gone[r.Name()] && !c.promised[r.Name()] && c.search.ledger.Left(r.Pool.Name, v1.DisruptionReasonUnderutilized) > 0
 }
 
 func (c *choice) openOnes(candidates []*Candidate) []*Candidate {
@@ -93,7 +100,7 @@ func (c *choice) openOnes(candidates []*Candidate) []*Candidate {
 // few nodes it is hardly ever bettered.
 func (c *choice) try(remove []*Candidate, avoid map[string]bool) bool {
 	found := false
-	for _, step := range c.weigh(remove, engine.Question{Gone: c.gone, Closed: union(c.promised, avoid),
+	for _, step := range c.search.weigh(remove, engine.Question{Gone: c.gone, Closed: union(c.promised, avoid),
 		Settings: engine.Settings{FirstFit: true}}) {
 		found = c.take(step) || found
 	}
@@ -114,7 +121,8 @@ func (c *choice) try(remove []*Candidate, avoid map[string]bool) bool {
 func (s *search) run(candidates []*Candidate, m *Memory) (steps []*Step, goal target) {
 	order, perPod := s.byWaste(candidates)
 	goal = s.target(order)
-	c := &choice{search: s, goal: goal, toll: s.tollOf(perPod, m), gone: map[string]bool{}, promised: map[string]bool{}}
+	c := &choice{survey: s.survey, whatIf: s.whatIf, search: s, goal: goal, toll: s.tollOf(perPod, m),
+		gone: map[string]bool{}, promised: map[string]bool{}}
 	c.toll.look(c.distance())
 	m.recovering = c.toll.recovering
 
@@ -145,7 +153,8 @@ func (s *search) run(candidates []*Candidate, m *Memory) (steps []*Step, goal ta
 // Rates are read once for a pass. What the pass itself moves does not speak against its later steps, because those were weighed against
 // the same fleet.
 func (s *search) tollOf(perPod float64, m *Memory) toll {
-	return toll{settings: s.settings, perPod: perPod, rates: m.churn.rates(s.w.Snap, s.w.Now), recovering: m.recovering}
+	return toll{settings: s.survey.settings, perPod: perPod, rates: m.churn.rates(s.survey.w.Snap, s.survey.w.Now),
+		recovering: m.recovering}
 }
 
 // windows walks candidates in sets as large as the budgets allow; a set that is worth nothing is tried again by halves.
@@ -155,13 +164,13 @@ func (s *search) tollOf(perPod float64, m *Memory) toll {
 // cannot move.
 func (c *choice) windows(candidates []*Candidate, avoid map[string]bool) {
 	left := c.openOnes(candidates)
-	for len(left) > 1 && c.trials < c.settings.Trials/2 && !c.w.ended() { // a set of one is the affair of singles
-		window := c.ledger.Fits(v1.DisruptionReasonUnderutilized, left)
+	for len(left) > 1 && c.search.trials < c.survey.settings.Trials/2 && !c.survey.w.ended() { // a set of one is the affair of singles
+		window := c.search.ledger.Fits(v1.DisruptionReasonUnderutilized, left)
 		window = window[:min(len(window), mostAtOnce)]
 		if len(window) < 2 {
 			return
 		}
-		for size := len(window); size > 1 && c.trials < c.settings.Trials/2; size /= 2 {
+		for size := len(window); size > 1 && c.search.trials < c.survey.settings.Trials/2; size /= 2 {
 			if c.try(window[:size], avoid) {
 				break
 			}
@@ -182,7 +191,7 @@ func (c *choice) singles(order []*Candidate, m *Memory) (resume string) {
 	start := max(0, slices.IndexFunc(order, func(r *Candidate) bool { return r.Name() == m.resume }))
 	for i := range len(order) - min(m.weighed, len(order)) {
 		r := order[(start+i)%len(order)]
-		if c.trials >= c.settings.Trials || c.w.ended() {
+		if c.search.trials >= c.survey.settings.Trials || c.survey.w.ended() {
 			m.weighed += i
 			return r.Name()
 		}

@@ -26,6 +26,9 @@ const stillSaves = 0.9
 func Confirm(w *World, m Memory, step *Step) (*Step, Refusal, Memory) {
 	survey := surveyOf(w)
 	candidates := survey.candidates()
+	if step.Method == Repair {
+		candidates, _ = survey.broken()
+	}
 	byUID := map[types.UID]*Candidate{}
 	for _, c := range candidates {
 		byUID[c.Node.Claim.UID] = c
@@ -36,26 +39,32 @@ func Confirm(w *World, m Memory, step *Step) (*Step, Refusal, Memory) {
 		if c == nil || !still(step, c) {
 			return nil, Refusal{Code: Churn}.of(old), m
 		}
+		if why, held := survey.rollout(c, step.Reason); held {
+			return nil, why.of(c), m
+		}
 		remove = append(remove, c)
 	}
-	if why := survey.allows(step.Reason, remove); why.Code != "" {
+	if why := survey.allows(survey.ledger(), step.Reason, remove); why.Code != "" {
 		return nil, why, m
 	}
 	if step.Method == Emptiness {
 		return &Step{Method: step.Method, Reason: step.Reason, Remove: remove, Before: step.Before}, Refusal{}, m
 	}
 	s := survey.search()
-	empty, _, soon := s.empties(candidates, survey.ledger())
+	empty, _, soon := s.survey.empties(candidates, survey.ledger())
 	for _, e := range empty {
-		s.gate(e.Remove)
+		s.whatIf.gate(e.Remove)
 	}
-	s.gate(soon)
-	if step.Method == Drift {
-		again := s.drifts
-		if remove[0].Static() { // such nodes go one by one
-			again = s.staticDrifts
-		}
-		out, why := join(again(remove), len(remove))
+	s.whatIf.gate(soon)
+	switch {
+	case step.Method == Repair:
+		out, why := join(s.repairs(remove), len(remove))
+		return out, why, m
+	case step.Method == Drift && remove[0].Static(): // such nodes go one by one
+		out, why := join(s.replaceStatic(drifting, remove), len(remove))
+		return out, why, m
+	case step.Method == Drift:
+		out, why := join(s.replace(drifting, remove), len(remove))
 		return out, why, m
 	}
 	out, why := join(s.weigh(remove, engine.Question{}), len(remove))
@@ -76,6 +85,8 @@ func still(step *Step, c *Candidate) bool {
 		return c.Empty() && c.Consolidatable && c.Held == nil
 	case Drift:
 		return c.replaceable()
+	case Repair:
+		return true // broken lists no others
 	}
 	_, ok := consolidates(c)
 	return ok && c.Held == nil
@@ -86,8 +97,7 @@ func (r Refusal) waitsForTurn() bool { return r.Code == Budget && r.Have >= r.Ne
 
 // allows says why the budgets do not let some nodes go together now; its code is "" if they do. It has as many as
 // it needs where budgets would let so many go at another time (waitsForTurn).
-func (s *survey) allows(reason v1.DisruptionReason, remove []*Candidate) Refusal {
-	l := s.ledger()
+func (s *survey) allows(l *ledger, reason v1.DisruptionReason, remove []*Candidate) Refusal {
 	if l.Take(reason, remove) {
 		return Refusal{}
 	}
@@ -114,6 +124,18 @@ func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) Refusal 
 			return Refusal{Code: NotOurs}
 		}
 		c := survey.rows[at]
+		if reason == v1.DisruptionReasonUnhealthy {
+			switch why := survey.keepsBroken(c); {
+			case !c.due(survey):
+				return Refusal{Code: Churn}.of(c)
+			case why.Code != "" && why.Code != TooManyBroken: // the step was begun when there were fewer
+				return why
+			}
+			if c.Node.Initialized() {
+				remove = append(remove, c)
+			}
+			continue
+		}
 		switch {
 		case c.Block != nil:
 			return *c.Block
@@ -124,7 +146,9 @@ func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) Refusal 
 		}
 		remove = append(remove, c)
 	}
-	return survey.allows(reason, remove)
+	l := survey.ledger()
+	l.rollouts = nil // its replacements are machines of the rollout already
+	return survey.allows(l, reason, remove)
 }
 
 // join puts the parts into which a confirmed step fell together again; all of its nodes must be there.

@@ -53,23 +53,24 @@ func consolidates(c *Candidate) (why Refusal, ok bool) {
 
 // search looks for the cheapest fleet in one pass.
 //
-// What a search learns of a node while it asks about others is kept: why it is not consolidated (notes), what its pods leave unpaid of its
-// price (wasted). That is what events say, and it has to be what was decided, so nothing is worked out again for telling it.
+// What a search learns of a node while it asks about others is kept: why it is not consolidated (notes), what its pods leave unpaid of
+// its price (wasted). That is what events say, and it has to be what was decided, so nothing is worked out again for telling it.
 type search struct {
-	*whatIf
-	ledger *ledger
-	notes  map[*Candidate]Refusal
-	shops  map[string]*shop
-	stuck  []Refusal // drifted nodes whose pods have no place to go
-	trials int
-	taken  entanglement           // of the steps of this pass
-	wasted map[*Candidate]float64 // the part of the price, in dollars, that the pods are not worth
+	survey  *survey
+	whatIf  *whatIf
+	ledger  *ledger
+	notes   map[*Candidate]Refusal
+	indexes map[string]*priceIndex
+	stuck   []Refusal // drifted nodes whose pods have no place to go
+	trials  int
+	taken   entanglement           // of the steps of this pass
+	wasted  map[*Candidate]float64 // the part of the price, in dollars, that the pods are not worth
 	// rejected are moves that are worth their price, and that a pool with policy Balanced does not want.
 	rejected []*Step
 }
 
 func (s *survey) search() *search {
-	return &search{whatIf: s.whatIf(), ledger: s.ledger(), notes: map[*Candidate]Refusal{}, shops: map[string]*shop{}}
+	return &search{survey: s, whatIf: s.whatIf(), ledger: s.ledger(), notes: map[*Candidate]Refusal{}, indexes: map[string]*priceIndex{}}
 }
 
 // A target is the cheapest fleet that a pass found for everything that may move, whatever budgets allow now.
@@ -91,8 +92,8 @@ type target struct {
 // taken.
 func (s *search) weigh(remove []*Candidate, base engine.Question) []*Step {
 	s.trials++
-	base.Closed = union(base.Closed, s.gated)
-	return s.steps(s.ask(remove, base))
+	base.Closed = union(base.Closed, s.whatIf.gated)
+	return s.steps(s.whatIf.ask(remove, base))
 }
 
 // steps makes steps of the parts of an answer that are worth it, best first, and notes why the others are not.
@@ -128,7 +129,7 @@ func (s *search) note(why Refusal, of ...*Candidate) {
 // Pools with policy Balanced have a say of their own beside prices: each compares what it would save, as a part of what it costs, with
 // what it would have moved, as a part of what it runs.
 func (s *search) judge(p *part) (*Step, Refusal) {
-	step := &Step{Method: MultiNode, Reason: v1.DisruptionReasonUnderutilized, Remove: p.remove, Place: p.place, Before: p.price()}
+	step := &Step{Method: MultiNode, Reason: v1.DisruptionReasonUnderutilized, Remove: p.remove, Place: p.place, Before: s.before(p)}
 	if len(p.remove) == 1 {
 		step.Method = SingleNode
 	}
@@ -136,7 +137,7 @@ func (s *search) judge(p *part) (*Step, Refusal) {
 		return nil, why
 	}
 	byName(step.Remove)
-	if step.Score = s.score(step); !approved(step.Score) {
+	if step.Score = s.survey.score(step); !approved(step.Score) {
 		s.reject(step)
 		return nil, Refusal{Code: Unbalanced}
 	}
@@ -165,36 +166,44 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 	if len(open) == 0 {
 		return why
 	}
-	limit := step.Before - cloud.NanoUSD(float64(step.Before)*s.settings.MinSaving)
+	before := step.Before // as decisions reckon
+	for _, c := range step.Remove {
+		before += c.Risk
+	}
+	limit := before - cloud.NanoUSD(float64(before)*s.survey.settings.MinSaving)
 	skip := ""
 	allSpot := !slices.ContainsFunc(step.Remove, func(c *Candidate) bool { return !c.spot() })
-	if allSpot && !s.settings.SpotToSpot {
+	if allSpot && !s.survey.settings.SpotToSpot {
 		skip = v1.CapacityTypeSpot
 	}
 	ways := make([]way, len(open))
 	least := cloud.NanoUSD(0)
 	removed := removedPricesOf(step.Remove)
 	for i := range open {
-		w := s.shopOf(open[i].Pool).cheapestWay(&open[i], skip, limit-least)
+		w := s.pricesOf(open[i].Pool).cheapestWay(&open[i], skip, limit-least)
 		w = removed.refuse(w, len(open))
+		if covered, ok := s.coveredWay(step, open, i); ok && covered.base() < w.base() {
+			w = covered
+		}
 		if len(w.options) == 0 {
 			return s.nothingCheaper(skip, 0)
 		}
 		ways[i], least = w, least+w.base()
 	}
 	fewer := len(open) < len(step.Remove) // then the same bill is a gain: there are fewer machines to be patched, watched and lost
-	if least > step.Before || least == step.Before && !fewer {
-		return s.nothingCheaper(skip, 1-float64(least)/float64(max(1, step.Before)))
+	if least > before || least == before && !fewer {
+		return s.nothingCheaper(skip, 1-float64(least)/float64(max(1, before)))
 	}
 	if !fewer && len(step.Remove) > 1 && slices.ContainsFunc(step.Remove, (*Candidate).spot) &&
 		slices.ContainsFunc(ways, func(w way) bool { return w.capacityType == v1.CapacityTypeSpot }) {
 		return Refusal{Code: SpotForSpot}
 	}
 	single := allSpot && len(step.Remove) == 1
-	most := step.Before - 1
+	most := before - 1
 	if fewer {
-		most = step.Before
+		most = before
 	}
+	step.Risk = before - step.Before
 	for i := range open {
 		// What is left to spend is shared out by price, so that every opening keeps a choice of types.
 		share := cloud.NanoUSD(float64(most-least) * float64(ways[i].base()) / float64(max(1, least)))
@@ -211,12 +220,18 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 			// Whichever of so few is bought, fewer than minSpotTypes are cheaper than that: this move is not followed by another.
 			w.options = w.options[:min(len(w.options), max(minSpotTypes, need))]
 		}
-		price, worst := s.shopOf(open[i].Pool).sent(w, open[i].Claim, s.w.Terms.SpotBand())
-		step.Open = append(step.Open, narrow(open[i], w, price))
+		price, risk, worst := s.pricesOf(open[i].Pool).sent(w, open[i].Claim, s.survey.w.Terms.SpotBand())
+		bought := narrow(open[i], w, price)
+		bought.Risk = risk
+		step.Open = append(step.Open, bought)
 		step.After += price
 		step.Worst += worst
+		step.Risk -= risk
 	}
-	if step.Own = s.ownOf(step); step.Gains() < cloud.NanoUSD(float64(step.Before)*s.settings.MinSaving) {
+	if step.Worst > step.Before || step.Worst == step.Before && !fewer { // less risk is no reason to pay more
+		return s.nothingCheaper(skip, 1-float64(step.Worst)/float64(max(1, step.Before)))
+	}
+	if step.Own = s.ownOf(step); step.Gains() < cloud.NanoUSD(float64(step.Before)*s.survey.settings.MinSaving) {
 		return s.nothingCheaper(skip, float64(step.Gains())/float64(max(1, step.Before)))
 	}
 	return why
@@ -225,10 +240,14 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 // ownOf is what the nodes that a step makes fewer are reckoned to cost by themselves.
 func (s *search) ownOf(step *Step) (own cloud.NanoUSD) {
 	for _, c := range step.Remove {
-		own += s.w.Terms.OwnPrice(c.Price)
+		own += s.survey.w.Terms.OwnPrice(c.Price)
 	}
 	for i := range step.Open {
-		own -= s.w.Terms.OwnPrice(step.Open[i].Price)
+		price := step.Open[i].Price
+		if step.Open[i].Covered > 0 { // its price is what it adds to the bill
+			price = step.Open[i].Floor
+		}
+		own -= s.survey.w.Terms.OwnPrice(price)
 	}
 	return max(own, 0)
 }
@@ -238,15 +257,16 @@ func (s *search) nothingCheaper(skip string, saved float64) Refusal {
 	if skip != "" {
 		return Refusal{Code: NothingButSpot}
 	}
-	return Refusal{Code: NothingCheaper, Have: saved, Need: s.settings.MinSaving}
+	return Refusal{Code: NothingCheaper, Have: saved, Need: s.survey.settings.MinSaving}
 }
 
-// shopOf is where the nodes of a pool are bought.
-func (s *search) shopOf(pool string) *shop {
-	if s.shops[pool] == nil {
-		s.shops[pool] = newShop(s.w.Pools[pool].Catalog)
+// pricesOf returns the price index of a pool's catalogue. It is made at the first use in a pass.
+func (s *search) pricesOf(pool string) *priceIndex {
+	if s.indexes[pool] == nil {
+		p := s.survey.w.Pools[pool]
+		s.indexes[pool] = newPriceIndex(p.Catalog, p.InterruptionCost(s.survey.w.Terms.InterruptionCost))
 	}
-	return s.shops[pool]
+	return s.indexes[pool]
 }
 
 // removedPrices are the cheapest prices of what is removed, by its kind.
@@ -255,8 +275,8 @@ type removedPrices map[purchase]cloud.NanoUSD
 func removedPricesOf(remove []*Candidate) removedPrices {
 	out := removedPrices{}
 	for _, c := range remove {
-		if have, ok := out[c.bought]; !ok || c.Price < have {
-			out[c.bought] = c.Price
+		if have, ok := out[c.bought]; !ok || c.Price+c.Risk < have {
+			out[c.bought] = c.Price + c.Risk
 		}
 	}
 	return out
@@ -306,12 +326,12 @@ func (s *search) target(order []*Candidate) target {
 		remove := order[:size]
 		for range roundsOfTarget {
 			key := namesOf(remove)
-			if len(remove) == 0 || asked[key] || s.work > limit || s.w.ended() {
+			if len(remove) == 0 || asked[key] || s.whatIf.work > limit || s.survey.w.ended() {
 				break
 			}
 			asked[key] = true
 			s.trials++
-			answer := s.ask(remove, engine.Question{Closed: s.gated, Settings: engine.Settings{FirstFit: size < len(order)}})
+			answer := s.whatIf.ask(remove, engine.Question{Closed: s.whatIf.gated, Settings: engine.Settings{FirstFit: size < len(order)}})
 			steps := s.steps(answer)
 			if found := (target{steps: steps, before: goal.before, saved: savedBy(steps), gained: gainedBy(steps),
 				after: goal.after}); found.better(goal) {
@@ -344,7 +364,7 @@ func (s *search) couldSave(a answer) cloud.NanoUSD {
 		p := &a.parts[i]
 		dear := slices.ContainsFunc(p.remove, func(c *Candidate) bool { return !c.spot() })
 		toSpot := slices.ContainsFunc(p.open, func(o engine.Opening) bool { return o.CapacityType == v1.CapacityTypeSpot })
-		if toSpot && !dear && !s.settings.SpotToSpot {
+		if toSpot && !dear && !s.survey.settings.SpotToSpot {
 			continue
 		}
 		total += p.price()

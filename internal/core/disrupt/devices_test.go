@@ -139,7 +139,7 @@ func gpus(n int) (out []resourcev1.Device) {
 func (f *fixture) publish(node string, n int) {
 	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-gpu"}}
 	s.Spec = resourcev1.ResourceSliceSpec{Driver: gpuDriver, NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1}, Devices: gpus(n)}
-	f.store.Update(func(d *cluster.Draft) { d.PutResourceSlice(s) })
+	f.store.Update(func(d *cluster.Draft) { cluster.ResourceSlices.Put(d, s) })
 }
 
 // wantsGPU makes a pod ask for a device: by a claim of that name, by one of its own without.
@@ -188,10 +188,10 @@ func (f *fixture) putDevices() {
 		}
 	}
 	f.store.Update(func(d *cluster.Draft) {
-		d.PutDeviceClass(class)
-		d.PutResourceClaimTemplate(&resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gpu"}, Spec: resourcev1.ResourceClaimTemplateSpec{Spec: spec}})
+		cluster.DeviceClasses.Put(d, class)
+		cluster.ClaimTemplates.Put(d, &resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gpu"}, Spec: resourcev1.ResourceClaimTemplateSpec{Spec: spec}})
 		for _, c := range claims {
-			d.PutResourceClaim(c)
+			cluster.ResourceClaims.Put(d, c)
 		}
 	})
 }
@@ -228,16 +228,16 @@ func TestClaimsThatAskTooMuchKeepNobodyWaiting(t *testing.T) {
 		}
 		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}}
 		s.Spec = resourcev1.ResourceSliceSpec{Driver: gpuDriver, NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1}, Devices: devices}
-		f.store.Update(func(d *cluster.Draft) { d.PutResourceSlice(s) })
+		f.store.Update(func(d *cluster.Draft) { cluster.ResourceSlices.Put(d, s) })
 	}
 	f.putDevices()
 	f.store.Update(func(d *cluster.Draft) {
 		for i := range 100 {
 			template := fmt.Sprint("greedy-", i)
-			d.PutResourceClaimTemplate(&resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "greedy", Name: template}, Spec: spec(256)})
+			cluster.ClaimTemplates.Put(d, &resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "greedy", Name: template}, Spec: spec(256)})
 			d.PutPod(pending("greedy", template))
 		}
-		d.PutResourceClaimTemplate(&resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "humble", Name: "humble"}, Spec: spec(8)})
+		cluster.ClaimTemplates.Put(d, &resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "humble", Name: "humble"}, Spec: spec(8)})
 		humble := pending("humble", "humble")
 		humble.Spec.NodeSelector = map[string]string{"rack": "node-0"}
 		d.PutPod(humble)

@@ -34,7 +34,7 @@ var happens = []func(f *fixture, node string, n int){
 	func(f *fixture, _ string, n int) { f.pdb("web", int32(n%2)) },
 	func(f *fixture, _ string, _ int) { f.pdb("db", 0, anyUnready) },
 	func(f *fixture, _ string, n int) {
-		f.store.Update(func(d *cluster.Draft) { d.DeletePDB("default", fmt.Sprint("web-pdb-", n%2)) })
+		f.store.Update(func(d *cluster.Draft) { cluster.PDBs.Delete(d, "default", fmt.Sprint("web-pdb-", n%2)) })
 	},
 	func(f *fixture, node string, _ int) {
 		f.node(node, "p", "m", v1.CapacityTypeSpot, drift(-time.Hour), func(n *corev1.Node, _ *v1.NodeClaim) { n.Status.Conditions[0].Status = corev1.ConditionFalse })

@@ -142,11 +142,11 @@ func TestStepsOfTwoAnswers(t *testing.T) {
 				took := 0
 				s.taken.next()
 				for _, name := range order {
-					at := slices.IndexFunc(s.rows, func(r *Candidate) bool { return r.Name() == string(name) })
+					at := slices.IndexFunc(s.survey.rows, func(r *Candidate) bool { return r.Name() == string(name) })
 					if !tc.same {
 						s.taken.next()
 					}
-					if step := s.rows[at : at+1]; !s.taken.with(step) {
+					if step := s.survey.rows[at : at+1]; !s.taken.with(step) {
 						s.taken.take(step)
 						took++
 					}

@@ -5,15 +5,26 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/budget"
+	"karpenter.sh/karpenter/internal/core/rollout"
 )
 
 // A PoolCount is the arithmetic of budgets for one pool.
 type PoolCount struct {
 	Nodes     int                         // nodes that count
 	Consuming int                         // of these, not ready or on their way out
+	NotReady  int                         // of these, not ready and staying
 	Stuck     int                         // of those, what will not be gone soon: not ready, or on their way out for long
 	Raw       map[v1.DisruptionReason]int // what the budgets allow, before Consuming is taken off
 	Err       error                       // a budget does not parse; nothing is allowed
+}
+
+// Uses returns how many nodes use up what the budgets allow for a reason. A node that is not ready does not keep others from being
+// repaired: it is what they are repaired for.
+func (c *PoolCount) Uses(reason v1.DisruptionReason) int {
+	if reason == v1.DisruptionReasonUnhealthy {
+		return c.Consuming - c.NotReady
+	}
+	return c.Consuming
 }
 
 // A ledger says how many nodes of each pool may go now, for each reason, and keeps count of what was taken.
@@ -27,6 +38,9 @@ type ledger struct {
 	taken   map[string]int
 	waiting map[string]int // nodes of steps that wait for their confirmation or their turn
 	ahead   bool           // consolidation plans for more than may go now
+	// rollouts bound how many drifted nodes may begin to go, and drifted are those that were taken; nil where nothing does.
+	rollouts map[string]rollout.Allowance
+	drifted  map[string]int
 }
 
 // inTurns is how often as many nodes as may go at once are planned for where steps may wait for their turn. A step
@@ -38,12 +52,9 @@ const inTurns = 2
 // stuckAfter is how long after its deletion no loop waits any more for a node to go.
 const stuckAfter = 5 * time.Minute
 
-// reasons lists the reasons for which budgets are kept.
-var reasons = []v1.DisruptionReason{v1.DisruptionReasonEmpty, v1.DisruptionReasonDrifted, v1.DisruptionReasonUnderutilized}
-
 // allow evaluates the budgets of a pool.
 func (c *PoolCount) allow(pool *v1.NodePool, now time.Time) {
-	for _, reason := range reasons {
+	for _, reason := range v1.DisruptionReasons {
 		allowed, err := budget.Allowed(pool.Spec.Disruption.Budgets, reason, c.Nodes, now)
 		if err != nil {
 			c.Err, allowed = err, 0
@@ -54,7 +65,8 @@ func (c *PoolCount) allow(pool *v1.NodePool, now time.Time) {
 
 // ledger starts an account of what may go.
 func (s *survey) ledger() *ledger {
-	l := &ledger{counts: map[string]*PoolCount{}, taken: map[string]int{}, waiting: s.w.Promised, ahead: s.w.Ahead}
+	l := &ledger{counts: map[string]*PoolCount{}, taken: map[string]int{}, waiting: s.w.Promised, ahead: s.w.Ahead,
+		rollouts: s.w.Rollouts, drifted: map[string]int{}}
 	for name, sum := range s.pools {
 		l.counts[name] = &sum.count
 	}
@@ -80,15 +92,27 @@ func (l *ledger) Left(pool string, reason v1.DisruptionReason) int {
 
 // Now returns how many more nodes of the pool may go for the reason at this moment.
 func (l *ledger) Now(pool string, reason v1.DisruptionReason) int {
+	left := l.budget(pool, reason)
+	if a, bound := l.rollouts[pool]; bound && reason == v1.DisruptionReasonDrifted {
+		return max(0, min(left, a.More-l.drifted[pool]))
+	}
+	return left
+}
+
+// budget returns how many more the budgets let go.
+func (l *ledger) budget(pool string, reason v1.DisruptionReason) int {
 	count := l.counts[pool]
 	if count == nil {
 		return 0
 	}
-	return max(0, count.Raw[reason]-count.Consuming-l.taken[pool])
+	return max(0, count.Raw[reason]-count.Uses(reason)-l.taken[pool])
 }
 
 // Spent reports whether nothing is left of a budget at this moment.
 func (l *ledger) Spent(pool string, reason v1.DisruptionReason) bool {
+	if reason != v1.DisruptionReasonUnderutilized {
+		return l.budget(pool, reason) == 0
+	}
 	return min(l.Now(pool, reason), l.Left(pool, reason)) == 0
 }
 
@@ -117,7 +141,15 @@ func perPool(nodes []*Candidate) map[string]int {
 
 // Take uses up the allowance for all nodes of a step, or for none of them when it does not fit.
 func (l *ledger) Take(reason v1.DisruptionReason, nodes []*Candidate) bool {
-	return l.take(nodes, func(pool string) int { return l.Now(pool, reason) })
+	if !l.take(nodes, func(pool string) int { return l.Now(pool, reason) }) {
+		return false
+	}
+	if reason == v1.DisruptionReasonDrifted {
+		for _, c := range nodes {
+			l.drifted[c.Pool.Name]++
+		}
+	}
+	return true
 }
 
 // Plan does so for a step that may have to wait for its turn.

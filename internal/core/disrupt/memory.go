@@ -15,6 +15,7 @@ import (
 type Memory struct {
 	setbacks   map[types.UID]setback // by claim
 	churn      churn
+	recurring  map[recurrence]pause
 	recovering bool               // the fleet was far from its target and is not near it yet, see toll
 	avoided    map[types.UID]bool // claims of the nodes that new pods should be kept off, nil before the first search
 

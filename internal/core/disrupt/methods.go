@@ -37,12 +37,14 @@ func (s *survey) empties(candidates []*Candidate, ledger *ledger) (steps []*Step
 	return steps, notes, soon
 }
 
-// drifted lists the nodes that no longer are what their pool asks for and are to be replaced by whatever their pods need.
+// drifted lists the nodes that no longer are what their pool asks for and are to be replaced.
 // Those that have not been vacant for long may be about to get the pods that they were opened for.
 func (s *survey) drifted(candidates []*Candidate) (out, soon []*Candidate) {
 	for _, c := range candidates {
 		switch {
-		case c.Static() || !c.replaceable():
+		case !c.replaceable():
+		case c.Static():
+			out = append(out, c)
 		case c.idle() && s.vacant(c).After(s.w.Now):
 			soon = append(soon, c)
 		default:
@@ -59,10 +61,11 @@ func (c *Candidate) replaceable() bool {
 	return c.Drifted != nil && (c.Held == nil || c.Node.Claim.Spec.TerminationGracePeriod != nil)
 }
 
-// byDrift puts nodes first that run nothing which comes back, then those that drifted first.
+// byDrift puts nodes first that run nothing which comes back, then those that need the fewest restarts, then those that drifted first.
 func byDrift(a, b *Candidate) int {
 	return cmp.Or(
 		compareBool(b.idle(), a.idle()),
+		cmp.Compare(a.Restarts, b.Restarts),
 		a.Drifted.LastTransitionTime.Compare(b.Drifted.LastTransitionTime.Time),
 		cmp.Compare(a.Name(), b.Name()))
 }
@@ -77,31 +80,51 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// drifts proposes to replace as many drifted nodes as the budgets allow, whatever the replacements cost. Those that fit the budgets
+// replacing is why nodes are replaced whatever that costs: they have drifted, or are broken.
+type replacing struct {
+	method Method
+	reason v1.DisruptionReason
+	closed map[string]bool // nodes that take no pods besides those that the survey closes
+}
+
+var drifting = replacing{method: Drift, reason: v1.DisruptionReasonDrifted}
+
+func (r replacing) step(p *part) *Step {
+	step := &Step{Method: r.method, Reason: r.reason, Remove: p.remove, Open: p.open, Place: p.place, Before: p.price()}
+	for _, o := range p.open {
+		step.After += o.Price
+		step.Worst += o.Worst
+	}
+	byName(step.Remove)
+	return step
+}
+
+// replace proposes to replace as many of some nodes as the budgets allow, whatever the replacements cost. Those that fit the budgets
 // are planned together, so that two of them never count on the same room; where some turn out to be stuck, the next ones take their turn.
 //
-// Drift is not asked whether it pays. So what limits it is only the budgets, and the question is how to use all of them in one pass: a
-// window as large as budgets allow is asked about together; nodes whose pods have no place are set aside with the reason, and the window
-// moves on. Each further answer is planned as if the steps taken so far were done: their nodes are gone, and nodes that their pods go to
-// are closed, whose free room is known only roughly until those are there.
-func (s *search) drifts(candidates []*Candidate) []*Step {
+// Such nodes are not asked whether it pays. So what limits the steps is only the budgets, and the question is how
+// to use all of them in one pass: a window as large as budgets allow is asked about together; nodes whose pods have
+// no place are set aside with the reason, and the window moves on. Each further answer is planned as if the steps
+// taken so far were done: their nodes are gone, and nodes that their pods go to are closed, whose free room is
+// known only roughly until those are there.
+func (s *search) replace(why replacing, candidates []*Candidate) []*Step {
 	var steps []*Step
 	left := slices.Clone(candidates)
-	gone, closed := map[string]bool{}, maps.Clone(s.closed)
-	for range s.settings.Trials {
-		left = slices.DeleteFunc(left, func(c *Candidate) bool { return closed[c.Name()] }) // pods of those that were taken go there
-		window := s.ledger.Fits(v1.DisruptionReasonDrifted, left)
-		if len(window) == 0 || s.w.ended() {
+	gone, closed, landed := map[string]bool{}, union(s.survey.closed, why.closed), maps.Clone(s.survey.closed)
+	for range s.survey.settings.Trials {
+		left = slices.DeleteFunc(left, func(c *Candidate) bool { return landed[c.Name()] }) // pods of those that were taken go there
+		window := s.ledger.Fits(why.reason, left)
+		if len(window) == 0 || s.survey.w.ended() {
 			break
 		}
 		left = slices.DeleteFunc(left, func(c *Candidate) bool { return slices.Contains(window, c) })
-		answer := s.insist(window, engine.Question{Gone: gone, Closed: closed})
+		answer := s.whatIf.insist(window, engine.Question{Gone: gone, Closed: closed})
 		for c, stuck := range answer.refused {
-			s.hold(c, noPlace(stuck))
+			s.hold(why.reason, c, noPlace(stuck))
 		}
 		s.taken.next()
 		for i := range answer.parts {
-			step := driftStep(&answer.parts[i])
+			step := why.step(&answer.parts[i])
 			if s.taken.with(step.Remove) || !s.ledger.Take(step.Reason, step.Remove) {
 				continue
 			}
@@ -111,25 +134,15 @@ func (s *search) drifts(candidates []*Candidate) []*Step {
 				gone[c.Name()] = true
 			}
 			for _, p := range step.Place {
-				closed[p.Node] = true
+				closed[p.Node], landed[p.Node] = true, true
 			}
 		}
 	}
 	return steps
 }
 
-// hold notes why a drifted node stays.
-func (s *search) hold(c *Candidate, why Refusal) {
-	why.Reason = v1.DisruptionReasonDrifted
+// hold notes why a node stays that was to be replaced.
+func (s *search) hold(reason v1.DisruptionReason, c *Candidate, why Refusal) {
+	why.Reason = reason
 	s.stuck = append(s.stuck, why.of(c))
-}
-
-func driftStep(p *part) *Step {
-	step := &Step{Method: Drift, Reason: v1.DisruptionReasonDrifted, Remove: p.remove, Open: p.open, Place: p.place, Before: p.price()}
-	for _, o := range p.open {
-		step.After += o.Price
-		step.Worst += o.Worst
-	}
-	byName(step.Remove)
-	return step
 }

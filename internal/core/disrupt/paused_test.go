@@ -19,7 +19,7 @@ func TestNothingIsProposedWhilePaused(t *testing.T) {
 		t.Fatalf("%d steps before anything is paused, want the empty node to go", len(out.Steps))
 	}
 	f.store.Update(func(d *cluster.Draft) {
-		d.PutNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1.PausedNamespace, Annotations: map[string]string{v1.PausedAnnotationKey: until.Format(time.RFC3339)}}})
+		cluster.Namespaces.Put(d, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1.PausedNamespace, Annotations: map[string]string{v1.PausedAnnotationKey: until.Format(time.RFC3339)}}})
 	})
 	w := f.world()
 	out := newPlanner(nil).Propose(w)

@@ -25,19 +25,28 @@ const minSpotTypes = 15
 // An option is one instance type that an opening may become, bought in one way.
 type option struct {
 	it     *cloud.InstanceType
-	prices []cloud.NanoUSD // of the offerings that launch may pick
-	worst  cloud.NanoUSD   // the dearest of them
+	prices []cloud.NanoUSD // of the offerings that launch may pick, as decisions reckon
+	risks  []cloud.NanoUSD // the parts of them that are on no bill
+	worst  cloud.NanoUSD   // the dearest of them, as decisions reckon
 }
 
 func (o option) floor() cloud.NanoUSD { return slices.Min(o.prices) }
 
-// A shop is a catalogue in a form that is quick to ask for prices. Its offerings are of few kinds, so what an opening accepts is asked
-// once for each kind, not for each offering.
+// paid is what the dearest of the offerings costs.
+func (o option) paid() (most cloud.NanoUSD) {
+	for i, p := range o.prices {
+		most = max(most, p-o.risks[i])
+	}
+	return most
+}
+
+// A priceIndex is a catalogue in a form that is quick to ask for prices. Its offerings are of few kinds, so what an opening accepts is
+// asked once for each kind, not for each offering.
 //
 // A step is asked for its price some hundred times a pass, with thousands of offerings behind each answer. Offerings have few distinct
 // sets of labels, a zone and a capacity type mostly, so the requirements of a claim are held against each set once.
-type shop struct {
-	goods map[string]*goods
+type priceIndex struct {
+	types map[string]*typeOffers
 	kinds []kind
 }
 
@@ -47,33 +56,37 @@ type kind struct {
 	labels             map[string]string
 }
 
-// goods are the available offerings of one instance type.
-type goods struct {
+// typeOffers are the available offerings of one instance type.
+type typeOffers struct {
 	it     *cloud.InstanceType
 	offers []offer
 }
 
 type offer struct {
 	kind  int
-	price cloud.NanoUSD
+	price cloud.NanoUSD // as decisions reckon
+	risk  cloud.NanoUSD // the part of it that is on no bill
+	rests bool          // nothing is moved to it
 }
 
-func newShop(catalog *cloud.Catalog) *shop {
-	s := &shop{goods: make(map[string]*goods, len(catalog.Types))}
+// newPriceIndex indexes a catalogue. An interruption counts as so much.
+func newPriceIndex(catalog *cloud.Catalog, interruption cloud.NanoUSD) *priceIndex {
+	s := &priceIndex{types: make(map[string]*typeOffers, len(catalog.Types))}
 	known := map[string]int{}
 	for _, it := range catalog.Types {
-		g := &goods{it: it}
+		g := &typeOffers{it: it}
 		for i := range it.Offerings {
 			if o := &it.Offerings[i]; o.Available {
-				g.offers = append(g.offers, offer{s.kindOf(known, o), o.Price})
+				risk := o.Risk(interruption)
+				g.offers = append(g.offers, offer{s.kindOf(known, o), o.Price + risk, risk, interruption > 0 && o.Rests})
 			}
 		}
-		s.goods[it.Name] = g
+		s.types[it.Name] = g
 	}
 	return s
 }
 
-func (s *shop) kindOf(known map[string]int, o *cloud.Offering) int {
+func (s *priceIndex) kindOf(known map[string]int, o *cloud.Offering) int {
 	key := identity.Map(nil, o.Labels)
 	i, ok := known[string(key)]
 	if !ok {
@@ -85,7 +98,7 @@ func (s *shop) kindOf(known map[string]int, o *cloud.Offering) int {
 }
 
 // accepted returns, for each kind, whether the claim of an opening may become it.
-func (s *shop) accepted(o *engine.Opening) []bool {
+func (s *priceIndex) accepted(o *engine.Opening) []bool {
 	out := make([]bool, len(s.kinds))
 	needs := need.Of(o.Claim.Spec.Requirements)
 	for i, k := range s.kinds {
@@ -96,7 +109,7 @@ func (s *shop) accepted(o *engine.Opening) []bool {
 
 // options lists the types of an opening that can be had as capacityType, cheapest worst price first. zone
 // narrows them to one zone; "" does not.
-func (s *shop) options(o *engine.Opening, accepted []bool, capacityType, zone string) []option {
+func (s *priceIndex) options(o *engine.Opening, accepted []bool, capacityType, zone string) []option {
 	wanted := make([]bool, len(s.kinds))
 	for i, k := range s.kinds {
 		wanted[i] = accepted[i] && k.capacityType == capacityType && (zone == "" || k.zone == zone)
@@ -106,17 +119,18 @@ func (s *shop) options(o *engine.Opening, accepted []bool, capacityType, zone st
 	}
 	out := make([]option, 0, len(o.Types))
 	for _, name := range o.Types {
-		g := s.goods[name]
+		g := s.types[name]
 		if g == nil {
 			continue
 		}
-		opt, offered := option{it: g.it}, false
+		opt, rests := option{it: g.it}, false
 		for _, offer := range g.offers {
 			if wanted[offer.kind] {
-				opt.prices, opt.worst, offered = append(opt.prices, offer.price), max(opt.worst, offer.price), true
+				opt.prices, opt.risks = append(opt.prices, offer.price), append(opt.risks, offer.risk)
+				opt.worst, rests = max(opt.worst, offer.price), rests || offer.rests
 			}
 		}
-		if offered {
+		if len(opt.prices) > 0 && !rests { // a claim cannot leave out one zone of a type
 			out = append(out, opt)
 		}
 	}
@@ -145,7 +159,7 @@ func (w way) base() cloud.NanoUSD {
 //
 // It goes from what leaves most choice to what leaves least. A capacity type with all of its zones is taken if it is cheap enough,
 // whichever comes first in price; only if none is, a zone is pinned, and a launch that finds that zone empty has no other.
-func (s *shop) cheapestWay(o *engine.Opening, skip string, limit cloud.NanoUSD) way {
+func (s *priceIndex) cheapestWay(o *engine.Opening, skip string, limit cloud.NanoUSD) way {
 	best, accepted := way{}, s.accepted(o)
 	for _, ct := range capacityTypes {
 		if ct == skip {
@@ -184,12 +198,12 @@ func (w way) without(refuse func(option) bool) way {
 	return w
 }
 
-// sent returns what launch is expected to pay for a way of buying a claim, and the most that it can come to pay: of
-// spot the mean of what it would name, else the cheapest.
+// sent returns what launch is expected to pay for a way of buying a claim, what decisions add to it, and the most that it can come to
+// pay: of spot the mean of what it would name, else the cheapest.
 //
 // It repeats what a launch does with its arguments: so many types are sent, the cheapest first, and of spot only those in the band. To
 // price by the cheapest type instead would promise savings that no launch makes, as EC2 picks from the list by depth as much as by price.
-func (s *shop) sent(w way, claim *v1.NodeClaim, band shapes.Band) (price, worst cloud.NanoUSD) {
+func (s *priceIndex) sent(w way, claim *v1.NodeClaim, band shapes.Band) (price, risk, worst cloud.NanoUSD) {
 	byFloor := slices.Clone(w.options)
 	slices.SortStableFunc(byFloor, func(a, b option) int {
 		return cmp.Or(cmp.Compare(a.floor(), b.floor()), cmp.Compare(a.it.Name, b.it.Name))
@@ -199,9 +213,10 @@ func (s *shop) sent(w way, claim *v1.NodeClaim, band shapes.Band) (price, worst 
 	switch {
 	case w.capacityType != v1.CapacityTypeSpot:
 		for _, o := range byFloor[:min(types, len(byFloor))] {
-			worst = max(worst, o.worst)
+			worst = max(worst, o.paid())
 		}
-		return byFloor[0].floor(), worst
+		at := slices.Index(byFloor[0].prices, byFloor[0].floor())
+		return byFloor[0].floor() - byFloor[0].risks[at], byFloor[0].risks[at], worst
 	case !slices.ContainsFunc(claim.Spec.Requirements, func(r v1.NodeSelectorRequirementWithMinValues) bool { return r.MinValues != nil }):
 		next := 0
 		types, edge = band.Cut(func() (int64, bool) {
@@ -211,22 +226,22 @@ func (s *shop) sent(w way, claim *v1.NodeClaim, band shapes.Band) (price, worst 
 			return int64(byFloor[next-1].floor()), true
 		}, shapes.Any, s.reach(byFloor))
 	}
-	sum, n := cloud.NanoUSD(0), cloud.NanoUSD(0)
+	sum, risks, n := cloud.NanoUSD(0), cloud.NanoUSD(0), cloud.NanoUSD(0)
 	for _, o := range byFloor[:min(types, len(byFloor))] {
-		for _, p := range o.prices {
+		for i, p := range o.prices {
 			if int64(p) <= edge {
-				sum, n, worst = sum+p, n+1, max(worst, p)
+				sum, risks, n, worst = sum+p-o.risks[i], risks+o.risks[i], n+1, max(worst, p-o.risks[i])
 			}
 		}
 	}
-	return (sum + n/2) / n, worst // rounded to the nearest nano-dollar
+	return (sum + n/2) / n, (risks + n/2) / n, worst // rounded to the nearest nano-dollar
 }
 
 // reach is the lowest on-demand price of some types: a spot band does not move beyond it.
-func (s *shop) reach(of []option) int64 {
+func (s *priceIndex) reach(of []option) int64 {
 	least := shapes.Any
 	for _, o := range of {
-		for _, offer := range s.goods[o.it.Name].offers {
+		for _, offer := range s.types[o.it.Name].offers {
 			if s.kinds[offer.kind].capacityType == v1.CapacityTypeOnDemand {
 				least = min(least, int64(offer.price))
 			}

@@ -107,6 +107,17 @@ func priced(name string, prices map[string]float64, unavailable ...string) *clou
 	return it
 }
 
+// The zones of an opening are printed and explained; they must be those that the claim allows.
+func TestAnOpeningThatIsNarrowedToAZoneNamesThatZone(t *testing.T) {
+	o := engine.Opening{Claim: &v1.NodeClaim{}, Zones: []string{"a", "b"}, Types: []string{"x"}}
+	for zone, want := range map[string][]string{"b": {"b"}, "": {"a", "b"}} {
+		w := way{capacityType: onDemand, zone: zone, options: []option{{it: priced("x", map[string]float64{"b/on-demand": 1})}}}
+		if got := narrow(o, w, cloud.FromDollars(1)).Zones; !slices.Equal(got, want) {
+			t.Errorf("narrowed to zone %q the opening names %v, want %v", zone, got, want)
+		}
+	}
+}
+
 // TestCheapestWay is about what an opening costs at the worst, which is what a step is judged by.
 func TestCheapestWay(t *testing.T) {
 	const plenty = 9.0
@@ -149,7 +160,7 @@ func TestCheapestWay(t *testing.T) {
 			for _, it := range tc.types {
 				o.Types = append(o.Types, it.Name)
 			}
-			w := newShop(&cloud.Catalog{Types: tc.types}).cheapestWay(o, tc.skip, cloud.FromDollars(tc.limit))
+			w := newPriceIndex(&cloud.Catalog{Types: tc.types}, 0).cheapestWay(o, tc.skip, cloud.FromDollars(tc.limit))
 			got := w.capacityType + " " + w.zone + ":"
 			for i, opt := range w.options {
 				got += fmt.Sprintf("%s %s %.2f", map[bool]string{true: ",", false: ""}[i > 0], opt.it.Name, opt.worst.Dollars())

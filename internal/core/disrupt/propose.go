@@ -47,19 +47,23 @@ func Propose(w *World, m Memory) (*Proposal, Memory) {
 		return &Proposal{Calm: true, Idle: true, Next: m.pass.until}, m
 	}
 	s := surveyOf(w).search()
-	p := &pass{search: s, memory: m, gone: map[*Candidate]bool{}, lands: map[string]bool{}, out: &Proposal{
-		Blocks: s.blocks(), Eligible: map[Method]int{}, Counts: s.ledger.counts, HeldBack: map[string]cloud.NanoUSD{},
-		Next: w.Now.Add(sameFor),
-	}}
-	p.candidates = p.untried(s.candidates())
+	p := &pass{survey: s.survey, whatIf: s.whatIf, search: s, memory: m, gone: map[*Candidate]bool{},
+		lands: map[string]bool{}, out: &Proposal{
+			Blocks: s.survey.blocks(), Eligible: map[Method]int{}, Counts: s.ledger.counts, HeldBack: map[string]cloud.NanoUSD{},
+			Next: w.Now.Add(sameFor),
+		}}
+	p.candidates = p.untried(s.survey.candidates())
+	p.repair()
 	soon := p.empty()
 	soon = append(soon, p.drift()...)
+	slices.SortFunc(p.search.stuck, func(a, b Refusal) int { return cmp.Compare(a.Node, b.Node) })
+	p.out.Blocks = append(p.out.Blocks, p.search.stuck...)
 	for _, c := range soon {
-		p.out.by(s.vacant(c))
+		p.out.by(s.survey.vacant(c))
 	}
 	// Nodes that other steps of this pass remove, or those of the next, are no room for anybody.
-	s.gate(slices.Collect(maps.Keys(p.gone)))
-	s.gate(soon)
+	s.whatIf.gate(slices.Collect(maps.Keys(p.gone)))
+	s.whatIf.gate(soon)
 	known := p.consolidate()
 	p.out.Rejected = s.rejected
 	for c, why := range s.notes {
@@ -75,7 +79,9 @@ func Propose(w *World, m Memory) (*Proposal, Memory) {
 
 // A pass is a proposal in the making.
 type pass struct {
-	*search
+	survey     *survey
+	whatIf     *whatIf
+	search     *search
 	candidates []*Candidate
 	gone       map[*Candidate]bool // removed by the steps so far
 	lands      map[string]bool     // nodes that pods of these steps go to
@@ -85,9 +91,14 @@ type pass struct {
 
 // untried leaves out nodes whose last step failed a short while ago, and forgets nodes that are gone.
 func (p *pass) untried(candidates []*Candidate) []*Candidate {
-	p.memory.forget(candidates, p.w.Now)
+	p.memory.forget(candidates, p.survey.w.Now)
+	return p.rested(candidates)
+}
+
+// rested leaves out nodes whose last step failed a short while ago.
+func (p *pass) rested(candidates []*Candidate) []*Candidate {
 	return slices.DeleteFunc(candidates, func(c *Candidate) bool {
-		until, held := p.memory.held(c, p.w.Now)
+		until, held := p.memory.held(c, p.survey.w.Now)
 		if held {
 			p.out.by(until)
 		}
@@ -100,9 +111,9 @@ func (p *pass) untried(candidates []*Candidate) []*Candidate {
 func (p *pass) add(steps []*Step) {
 	for _, step := range steps {
 		for _, c := range step.Remove {
-			p.gone[c], p.closed[c.Name()] = true, true
+			p.gone[c], p.survey.closed[c.Name()] = true, true
 		}
-		p.kept = append(p.kept, step.Place...)
+		p.whatIf.kept = append(p.whatIf.kept, step.Place...)
 		for _, place := range step.Place {
 			p.lands[place.Node] = true
 		}
@@ -117,7 +128,7 @@ func (p *pass) rest(of []*Candidate) []*Candidate {
 
 // empty adds the steps of empty nodes, and returns those that have not been vacant for long enough.
 func (p *pass) empty() (soon []*Candidate) {
-	steps, notes, soon := p.empties(p.candidates, p.ledger)
+	steps, notes, soon := p.survey.empties(p.candidates, p.search.ledger)
 	for _, c := range p.candidates {
 		if c.Empty() && c.Consolidatable && !c.Static() && c.Held == nil {
 			p.out.Eligible[Emptiness]++
@@ -130,38 +141,68 @@ func (p *pass) empty() (soon []*Candidate) {
 
 // drift adds the steps of drifted nodes, and returns those that have not been vacant for long enough.
 func (p *pass) drift() (soon []*Candidate) {
-	drift, soon := p.drifted(p.rest(p.candidates))
+	drift, soon := p.survey.drifted(p.rest(p.candidates))
+	drift = p.allowed(curable(p, drift))
+	fixed := slices.DeleteFunc(slices.Clone(drift), func(c *Candidate) bool { return !c.Static() })
+	drift = slices.DeleteFunc(drift, (*Candidate).Static)
 	p.out.Eligible[Drift] = len(drift)
-	steps := append(p.drifts(drift), p.staticDrifts(p.rest(p.candidates))...)
+	steps := append(p.search.replace(drifting, drift), p.search.replaceStatic(drifting, fixed)...)
 	for _, step := range steps {
-		p.memory.churn = p.memory.churn.leaves(step, p.w.Now)
+		p.memory.churn = p.memory.churn.leaves(step, p.survey.w.Now)
 	}
 	p.add(steps)
-	slices.SortFunc(p.stuck, func(a, b Refusal) int { return cmp.Compare(a.Node, b.Node) })
-	p.out.Blocks = append(p.out.Blocks, p.stuck...)
 	return soon
+}
+
+// repair adds the steps of broken nodes. Nodes with a fault that is not due yet make the next pass come in time.
+func (p *pass) repair() {
+	broken, stay := p.survey.broken()
+	p.out.Blocks = append(stay, p.out.Blocks...)
+	broken = p.rested(broken)
+	p.out.Eligible[Repair] = len(broken)
+	for _, c := range p.survey.rows {
+		if c.Fault != nil && c.Fault.Due.After(p.survey.w.Now) {
+			p.out.by(c.Fault.Due)
+		}
+	}
+	if len(broken) == 0 {
+		return
+	}
+	p.whatIf.gate(broken)
+	steps := p.search.repairs(broken)
+	for _, step := range steps {
+		p.memory.churn = p.memory.churn.leaves(step, p.survey.w.Now)
+	}
+	p.add(steps)
+	// A step has a copy of its candidate, with more pods.
+	for _, c := range p.candidates {
+		if p.survey.closed[c.Name()] && slices.ContainsFunc(steps, func(s *Step) bool { return s.removes(c) }) {
+			p.gone[c] = true
+		}
+	}
 }
 
 // consolidate adds the steps towards a cheaper fleet, and reports whether it is known that there are no others.
 func (p *pass) consolidate() (known bool) {
 	movers, notes := movers(p.rest(p.candidates))
 	movers = slices.DeleteFunc(movers, func(c *Candidate) bool { return c.Drifted != nil || p.lands[c.Name()] })
+	movers = slices.DeleteFunc(movers, func(c *Candidate) bool { return p.survey.w.Rollouts[c.Pool.Name].Still })
 	p.out.Eligible[MultiNode], p.out.Eligible[SingleNode] = len(movers), len(movers)
 	p.out.Notes = append(p.out.Notes, notes...)
 	known = true
-	if len(movers) == 0 || len(p.openable) == 0 {
+	if len(movers) == 0 || len(p.whatIf.openable) == 0 {
 		p.memory.resume, p.memory.weighed = "", 0
 	} else {
-		world := p.fingerprint(movers)
-		switch p.memory.search.verdict(world, p.ledger, p.w.Now) {
+		world := p.search.fingerprint(movers)
+		switch p.memory.search.verdict(world, p.search.ledger, p.survey.w.Now) {
 		case searchAnew:
 			p.add(p.searchAnew(movers, world))
 		case waitFirst:
 			known = false
 		}
-		p.memory.search.tell(p.out, p.w.Now)
+		p.memory.search.tell(p.out, p.survey.w.Now)
 	}
-	p.out.Steering = p.steer(p.candidates, p.rest(movers), p.memory.avoided)
+	p.out.Steering = p.search.steer(p.candidates, p.rest(movers), p.memory.avoided)
 	return known
 }
 
@@ -170,8 +211,9 @@ func (p *pass) consolidate() (known bool) {
 // That a fleet is recovering ends here when it is as good as it can get: a search that has been everywhere, was held back by no budget and
 // found nothing is proof that the target cannot be reached by steps that pay, however far away it is.
 func (p *pass) searchAnew(movers []*Candidate, world fingerprint) []*Step {
-	found := lastSearch{world: world, cramped: p.ledger.cramped(v1.DisruptionReasonUnderutilized), heldBack: map[string]cloud.NanoUSD{}}
-	steps, goal := p.run(movers, &p.memory)
+	found := lastSearch{world: world, cramped: p.search.ledger.cramped(v1.DisruptionReasonUnderutilized),
+		heldBack: map[string]cloud.NanoUSD{}}
+	steps, goal := p.search.run(movers, &p.memory)
 	taken := maps.Clone(p.gone)
 	for _, step := range steps {
 		for _, c := range step.Remove {
@@ -181,14 +223,15 @@ func (p *pass) searchAnew(movers []*Candidate, world fingerprint) []*Step {
 	found.before, found.target = goal.before, goal.after
 	heldBack(found.heldBack, goal, taken)
 	if len(steps) == 0 && p.memory.resume == "" {
-		found.sameUntil, found.waitUntil = p.w.Now.Add(sameFor), p.w.Now.Add(betweenSearches)
+		found.sameUntil, found.waitUntil = p.survey.w.Now.Add(sameFor), p.survey.w.Now.Add(betweenSearches)
 		p.memory.recovering = p.memory.recovering && len(found.cramped) > 0 // no way leads nearer
 	}
 	part := mostAvoided
 	if p.memory.recovering {
 		part = mostLeft
 	}
-	p.memory.avoided = avoid(slices.DeleteFunc(slices.Clone(movers), func(c *Candidate) bool { return taken[c] }), p.wasted, goal, part)
+	p.memory.avoided = avoid(slices.DeleteFunc(slices.Clone(movers), func(c *Candidate) bool { return taken[c] }),
+		p.search.wasted, goal, part)
 	p.memory.search = found
 	return steps
 }
@@ -216,6 +259,8 @@ func (p *pass) exhausted() map[string][]v1.DisruptionReason {
 	for _, c := range p.rest(p.candidates) {
 		reason := v1.DisruptionReasonUnderutilized
 		switch {
+		case c.due(p.survey):
+			reason = v1.DisruptionReasonUnhealthy
 		case c.Drifted != nil:
 			reason = v1.DisruptionReasonDrifted
 		case !c.Consolidatable:
@@ -224,7 +269,7 @@ func (p *pass) exhausted() map[string][]v1.DisruptionReason {
 			reason = v1.DisruptionReasonEmpty
 		}
 		pool := c.Pool.Name
-		if p.ledger.Spent(pool, reason) && p.ledger.counts[pool].Nodes > 0 && !slices.Contains(out[pool], reason) {
+		if p.search.ledger.Spent(pool, reason) && p.search.ledger.counts[pool].Nodes > 0 && !slices.Contains(out[pool], reason) {
 			out[pool] = append(out[pool], reason)
 			slices.Sort(out[pool])
 		}
@@ -243,9 +288,10 @@ func (p *pass) remember(known bool) {
 	}
 	p.memory.pass = lastPass{}
 	if len(p.out.Steps)+len(p.out.Steering)+len(p.out.Budgets) > 0 || !known || p.memory.resume != "" ||
-		len(p.w.Busy)+len(p.w.Landing) > 0 {
+		len(p.survey.w.Busy)+len(p.survey.w.Landing) > 0 {
 		return
 	}
 	p.out.Calm = true
-	p.memory.pass = lastPass{news: p.w.Snap.News(), catalogs: catalogsOf(p.w), until: p.out.Next}
+	p.memory.pass = lastPass{news: p.survey.w.Snap.News(), catalogs: catalogsOf(p.survey.w), until: p.out.Next,
+		surge: p.survey.w.SurgeTurn}
 }

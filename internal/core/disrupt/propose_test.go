@@ -509,6 +509,55 @@ func TestConfirmAStaticNode(t *testing.T) {
 	}
 }
 
+// TestStaticNodesAtTheLimitGoFirstWithTheirGate has a pool of two nodes with room for no third, of which one has drifted.
+func TestStaticNodesAtTheLimitGoFirstWithTheirGate(t *testing.T) {
+	two := int64(2)
+	fixed := func(limit string) func(*v1.NodePool) {
+		return func(p *v1.NodePool) {
+			p.Spec.Replicas, p.Spec.Limits = &two, v1.Limits{v1.ResourceNodes: resource.MustParse(limit)}
+		}
+	}
+	gone := func(p *v1.NodePool) {
+		p.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{
+			{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"gone"}}}
+	}
+	for name, tc := range map[string]struct {
+		gate   bool
+		change func(*fixture)
+		want   string // the decision, "" for none
+	}{
+		"gate off":                               {false, func(*fixture) {}, ""},
+		"gate on":                                {true, func(*fixture) {}, "terminate-first"},
+		"room for a third":                       {true, func(f *fixture) { f.pool("p", fixed("3"), allowing("2")) }, "replace"},
+		"a budget of 0":                          {true, func(f *fixture) { f.pool("p", fixed("2"), allowing("0")) }, ""},
+		"a protected pod":                        {true, func(f *fixture) { f.pods("a", "new", 1, "1m", "1Mi", protect) }, ""},
+		"its pool is not ready":                  {true, func(f *fixture) { f.notReady = map[string]bool{"p": true} }, ""},
+		"nothing could be launched in its place": {true, func(f *fixture) { f.pool("p", fixed("2"), allowing("2"), gone) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(small()...).pool("p", fixed("2"), allowing("2")).node("a", "p", "mid", onDemand, drift(-time.Hour)).
+				pods("a", "web", 1, "1", "1Gi").node("b", "p", "mid", onDemand)
+			f.set.TerminateFirstDrift = tc.gate
+			tc.change(f)
+			planner := newPlanner(realEngine())
+			p := planner.Propose(f.world())
+			if len(p.Steps) == 0 {
+				if tc.want != "" {
+					t.Fatalf("no steps: %v", say(p))
+				}
+				return
+			}
+			step, refusal := planner.Confirm(f.world(), p.Steps[0])
+			if step == nil {
+				t.Fatalf("refused with %q", refusal.Code)
+			}
+			if got := step.Decision(); got != tc.want || len(p.Steps) != 1 || (got == "replace") != (len(step.Open) == 1) {
+				t.Errorf("decision %q with %d openings in %d steps, want %q", got, len(step.Open), len(p.Steps), tc.want)
+			}
+		})
+	}
+}
+
 // TestTheToll has one node whose four pods could run for 0.18, among others that are as cheap as can be. A pod is worth 0.045, so in a
 // restless cluster close to its target a step must save 0.18.
 func TestTheToll(t *testing.T) {
@@ -634,7 +683,7 @@ func TestWhatComesAllTheTime(t *testing.T) {
 func moving(pods int, made time.Time) *Step {
 	c := &Candidate{}
 	for range pods {
-		c.Pods = append(c.Pods, &cluster.Pod{Created: made})
+		c.Pods = append(c.Pods, &cluster.Pod{PodTimes: cluster.PodTimes{Created: made}})
 	}
 	return &Step{Remove: []*Candidate{c}}
 }

@@ -25,6 +25,8 @@ type Refusal struct {
 	// Name is the label, annotation, pool, budget or instance type that the code speaks of, and Value what it says.
 	Name  string `json:"name,omitempty"`
 	Value string `json:"value,omitempty"`
+	// Detail is what a gate or an error said.
+	Detail string `json:"detail,omitempty"`
 	// Have is what there is and Need what there would have to be, in the unit that the code names.
 	Have float64 `json:"have,omitempty"`
 	Need float64 `json:"need,omitempty"`
@@ -71,7 +73,8 @@ const (
 // What keeps a node as long as its pods are there: from drift too, unless the claim has a termination grace period.
 const (
 	PodProtected Code = "PodDoNotDisrupt" // Pod has the annotation Name with the value Value
-	// the budget Name allows no disruption of Pod; without Name it is under several, and so evicted by none
+	// the budget Name allows no disruption of Pod; without Name it is under several, and so evicted by none. Value is the
+	// surge.Verdict about its workload, "" where none is known
 	PodBudget Code = "PodDisruptionBudget"
 )
 
@@ -80,8 +83,16 @@ const (
 // there is none, as Why says.
 const NoPlace Code = "NoPlace"
 
+// What keeps a broken node.
+const (
+	RepairForbidden Code = "DoNotRepair"   // the Node or its claim has the annotation Name
+	TooManyBroken   Code = "TooManyBroken" // of the Need nodes of its pool Name, Have are broken: it is hardly the machines
+)
+
 // What keeps a node from going for Reason.
 const (
+	DriftReturns Code = "DriftReturns" // machines of its class Value drift from birth for the reason Name; one more is tried at Until
+	Rollout      Code = "Rollout"      // the RolloutPolicy Name holds it, for the rollout.State Value; Detail says more
 	FixedNodes   Code = "FixedNodes"   // its pool Name has a fixed number of nodes
 	Settling     Code = "Settling"     // consolidateAfter of its pool Name is not over since a pod came or went
 	JustVacated  Code = "JustVacated"  // its last pod has only just gone, and another may come
@@ -96,7 +107,7 @@ const (
 	NotOffered       Code = "NotOffered"       // its instance type Name is not offered any more where it runs
 	ConsolidateNever Code = "ConsolidateNever" // its pool Name has consolidateAfter: Never
 	OnlyWhenEmpty    Code = "OnlyWhenEmpty"    // its pool Name consolidates empty nodes only
-	FeedsBuffer      Code = "FeedsBuffer"      // no pod that counts runs on it, but the CapacityBuffers Name have their room there
+	FeedsBuffer      Code = "FeedsBuffer"      // no pod that counts runs on it, but the objects Name keep room there
 	// NothingCheaper: no replacement saves the part Need of what it costs; the cheapest saves Have, if there is one
 	NothingCheaper Code = "NothingCheaper"
 	NothingButSpot Code = "NothingButSpot" // nothing but spot is cheaper, and spot is not replaced by spot
@@ -104,8 +115,10 @@ const (
 	FewSpotTypes   Code = "FewSpotTypes"   // one spot node needs Need cheaper types to be replaced by spot, there are Have
 	MinValues      Code = "MinValues"      // what is cheaper has fewer kinds than its pool asks for
 	// its pool's policy Balanced finds that the saving is too small for the pods that would move
-	Unbalanced   Code = "Unbalanced"
-	TooManyMoves Code = "TooManyMoves" // a step saves Have dollars an hour for each pod that moves, and must save Need
+	Unbalanced Code = "Unbalanced"
+	// a step saves Have dollars an hour for each workload that is restarted for it, and must save Need
+	TooManyRestarts Code = "TooManyRestarts"
+	TooManyMoves    Code = "TooManyMoves" // a step saves Have dollars an hour for each pod that moves, and must save Need
 )
 
 // Why a step is not carried out after all.
@@ -121,10 +134,10 @@ const (
 func Codes() []Code {
 	return []Code{
 		NoNode, NotInitialized, Deleting, Nominated, Landing, Awaited, NodeProtected, ClaimProtected, Paused, NoPool,
-		InStep, Setback, PodProtected, PodBudget, NoPlace,
+		InStep, Setback, PodProtected, PodBudget, NoPlace, RepairForbidden, TooManyBroken, DriftReturns, Rollout,
 		FixedNodes, Settling, JustVacated, BudgetUnread, SearchWaits,
 		NoLabel, DoNotConsolidate, NotOffered, ConsolidateNever, OnlyWhenEmpty, FeedsBuffer,
-		NothingCheaper, NothingButSpot, SpotForSpot, FewSpotTypes, MinValues, Unbalanced, TooManyMoves,
+		NothingCheaper, NothingButSpot, SpotForSpot, FewSpotTypes, MinValues, Unbalanced, TooManyRestarts, TooManyMoves,
 		Churn, Budget, Scheduling, NotEmpty, NotOurs,
 	}
 }

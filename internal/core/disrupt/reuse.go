@@ -46,11 +46,12 @@ type lastPass struct {
 	news     uint64
 	catalogs map[string]*cloud.Catalog
 	until    time.Time
+	surge    uint64
 }
 
 // same reports whether w is that world.
 func (l *lastPass) same(w *World) bool {
-	return l.news == w.Snap.News() && w.Now.Before(l.until) && maps.Equal(l.catalogs, catalogsOf(w))
+	return l.news == w.Snap.News() && l.surge == w.SurgeTurn && w.Now.Before(l.until) && maps.Equal(l.catalogs, catalogsOf(w))
 }
 
 // catalogsOf are what each pool can launch: another pointer is another catalogue.
@@ -145,16 +146,16 @@ func (s *search) fingerprint(movers []*Candidate) fingerprint {
 	number(len(movers))
 	for _, c := range movers {
 		text(string(c.Node.Claim.UID))
-		number(int(c.Price))
+		number(int(c.Price + c.Risk))
 	}
-	number(len(s.waiting))
-	for _, p := range s.waiting {
+	number(len(s.survey.waiting))
+	for _, p := range s.survey.waiting {
 		text(string(p.UID))
 	}
-	for n := range s.w.Snap.Nodes() {
+	for n := range s.survey.w.Snap.Nodes() {
 		flag(true)
 		text(n.Name)
-		flag(s.gated[n.Name])
+		flag(s.whatIf.gated[n.Name])
 		number(len(n.Pods))
 		for _, p := range n.Pods {
 			text(string(p.UID))
@@ -162,16 +163,16 @@ func (s *search) fingerprint(movers []*Candidate) fingerprint {
 		}
 	}
 	flag(false) // the list of nodes ends here
-	number(len(s.resting.still))
-	for _, p := range s.resting.still {
-		text(string(p.UID), s.resting.at[p])
+	number(len(s.survey.resting.still))
+	for _, p := range s.survey.resting.still {
+		text(string(p.UID), s.survey.resting.at[p])
 		number(int(p.Class.ID))
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.w.Pools)) {
-		pool := s.w.Pools[name].Pool
+	for _, name := range slices.Sorted(maps.Keys(s.survey.w.Pools)) {
+		pool := s.survey.w.Pools[name].Pool
 		text(name, string(pool.UID))
 		number(int(pool.Generation)) // of the spec: the status of a pool changes with every claim
 		number(s.ledger.Left(name, v1.DisruptionReasonUnderutilized))
 	}
-	return fingerprint{h.Sum64(), catalogsOf(s.w)}
+	return fingerprint{h.Sum64(), catalogsOf(s.survey.w)}
 }

@@ -113,8 +113,8 @@ func withDisk(local *corev1.LocalVolumeSource) *fixture {
 	pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}}}}}
 	f.store.Update(func(d *cluster.Draft) {
-		d.PutPV(pv)
-		d.PutPVC(&corev1.PersistentVolumeClaim{
+		cluster.PVs.Put(d, pv)
+		cluster.PVCs.Put(d, &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "disk", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
 			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
 		})

@@ -54,11 +54,11 @@ func (s *spares) elsewhere(gone, closed map[string]bool) []*cluster.Pod {
 	return slices.DeleteFunc(slices.Clone(s.still), func(p *cluster.Pod) bool { return gone[s.at[p]] || closed[s.at[p]] })
 }
 
-// buffersOf names the buffers that rest on a candidate.
+// buffersOf names the objects whose room rests on a candidate.
 func (c *Candidate) buffersOf() string {
 	var names []string
 	for _, p := range c.Spares {
-		names = append(names, p.Namespace+"/"+p.Spare.Buffer)
+		names = append(names, p.Spare.Name(p.Namespace))
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")

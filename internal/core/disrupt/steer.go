@@ -74,8 +74,8 @@ func (s *search) steer(candidates, movers []*Candidate, avoided map[types.UID]bo
 		return s.ledger.counts[c.Pool.Name].Raw[v1.DisruptionReasonUnderutilized] == 0
 	}
 	out := Steering{}
-	for _, c := range s.rows {
-		if Avoided(c.Node.Node) && !s.busy(c) && (c.Block == nil || !c.Block.Code.Passes() || c.Block.Code == NotInitialized) {
+	for _, c := range s.survey.rows {
+		if Avoided(c.Node.Node) && !s.survey.busy(c) && (c.Block == nil || !c.Block.Code.Passes() || c.Block.Code == NotInitialized) {
 			out[c.Node] = false
 		}
 	}

@@ -11,16 +11,25 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// A Method is the kind of thinking that proposed a step. Its text is the consolidation_type of metrics, "" for drift.
+// A Method is the kind of thinking that proposed a step.
 type Method string
 
 // The methods, in the order in which they are asked.
 const (
+	Repair     Method = "repair"
 	Emptiness  Method = "empty"
 	Drift      Method = ""
 	MultiNode  Method = "multi"
 	SingleNode Method = "single"
 )
+
+// ConsolidationType is the method in metrics: "" for those that do not consolidate.
+func (m Method) ConsolidationType() string {
+	if m == Repair {
+		return ""
+	}
+	return string(m)
+}
 
 // Waits reports whether steps of this method are looked at again after the validation delay, before anything is done. Only
 // consolidation moves pods for money; an empty node disturbs no pod, and a drifted one is replaced at any price.
@@ -31,7 +40,8 @@ func (m Method) Waits() bool { return m == MultiNode || m == SingleNode }
 // It is complete: the loop that carries it out needs nothing else, and a reader, in the journal or in a plan that waits for
 // approval, can say what was going to happen and why it was worth it. Prices are of an hour, as expected when it was proposed.
 //
-// Invariant: After ≤ Worst, and Worst < Before, or equal where nodes get fewer; drift alone may cost more than what it replaces.
+// Invariant: After ≤ Worst, and Worst < Before, or equal where nodes get fewer;
+// drift and repair alone may cost more than what they replace.
 type Step struct {
 	Method Method
 	Reason v1.DisruptionReason
@@ -42,7 +52,9 @@ type Step struct {
 	After  cloud.NanoUSD      // what launch is expected to pay for what is opened
 	Worst  cloud.NanoUSD      // the most that launch can come to pay for it
 	Own    cloud.NanoUSD      // what the nodes that there will be fewer are reckoned to cost by themselves
+	Risk   cloud.NanoUSD      // by how much less interruptions are reckoned to cost; negative where it is more
 	Score  []PoolScore        // how pools with policy Balanced judge the step
+	First  TerminateFirst     // why nothing is opened although the nodes are replaced; "" otherwise
 }
 
 // ID names the step: the same nodes for the same reason have the same ID.
@@ -58,20 +70,42 @@ func (s *Step) ID() string {
 	return string(s.Reason) + "/" + strings.Join(names, ",")
 }
 
-// Decision is "delete" when nothing is opened, "replace" otherwise.
+// Decision is "delete" when nothing is opened, "terminate-first" when the replacement opens afterwards, "replace" otherwise.
 func (s *Step) Decision() string {
-	if len(s.Open) == 0 {
+	switch {
+	case s.First != "":
+		return "terminate-first"
+	case len(s.Open) == 0:
 		return "delete"
 	}
 	return "replace"
+}
+
+// TerminateFirst says why a node goes before its replacement comes.
+type TerminateFirst string
+
+// StaticAtLimit says that the limit of nodes of a static pool leaves no room for a replacement beside the node.
+const StaticAtLimit TerminateFirst = "static-at-limit"
+
+// restarts is how many workloads are restarted so that their pods leave.
+func (s *Step) restarts() (n int) {
+	for _, c := range s.Remove {
+		n += c.Restarts
+	}
+	return n
 }
 
 // Saves is what the step is expected to take off the hourly bill. At the worst it takes off Before − Worst, which is more than nothing, or
 // nothing where there are fewer nodes.
 func (s *Step) Saves() cloud.NanoUSD { return s.Before - s.After }
 
-// Gains is what decisions make of that: a node costs something by itself, which is on no bill.
-func (s *Step) Gains() cloud.NanoUSD { return s.Saves() + s.Own }
+// Gains is what decisions make of that: a node costs something by itself, and so may an interruption; neither is on a bill.
+func (s *Step) Gains() cloud.NanoUSD { return s.Saves() + s.Own + s.Risk }
+
+// removes reports whether the step removes a candidate's node.
+func (s *Step) removes(c *Candidate) bool {
+	return slices.ContainsFunc(s.Remove, func(r *Candidate) bool { return r.Node == c.Node })
+}
 
 // Pods counts the pods that have to move.
 func (s *Step) Pods() int {

@@ -7,13 +7,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/cluster/seat"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
 	"karpenter.sh/karpenter/internal/core/paused"
+	"karpenter.sh/karpenter/internal/core/surge"
 )
 
 // A survey describes each of our nodes, worked out in one walk over them: who proposes, confirms or explains reads it, and
@@ -62,10 +65,13 @@ type Candidate struct {
 	Held *Refusal
 
 	Price          cloud.NanoUSD
-	Priced         bool // the type, zone and capacity type are known and offered
+	Risk           cloud.NanoUSD // what interruptions are reckoned to cost beside the price
+	Priced         bool          // the type, zone and capacity type are known and offered
 	Cost           float64
+	Restarts       int // workloads that are restarted so that their pods leave
 	Consolidatable bool
 	Drifted        *metav1.Condition // condition Drifted while it is True
+	Fault          *lifecycle.Fault  // what is wrong with the node, due or not; nil where nodes are not repaired
 
 	bought purchase
 	zone   string
@@ -76,6 +82,8 @@ type poolSum struct {
 	price cloud.NanoUSD
 	cost  float64
 	count PoolCount
+	// nodes are all nodes of the pool, and faulty those with a fault, due or not.
+	nodes, faulty int
 }
 
 // surveyOf surveys a world.
@@ -107,7 +115,7 @@ func surveyOf(w *World) *survey {
 		c := s.read(n, f)
 		s.await(c)
 		s.count(c, f)
-		if s.serves(n.Claim) {
+		if s.ours(n.Claim) {
 			s.rows = append(s.rows, c)
 		}
 	}
@@ -120,15 +128,15 @@ func surveyOf(w *World) *survey {
 
 func pdbsOf(w *World) *movable.PDBs {
 	var budgets []movable.PDB
-	for b := range w.Snap.PDBs() {
+	for b := range cluster.PDBs.All(w.Snap) {
 		budgets = append(budgets, movable.Compile(b))
 	}
 	return movable.NewPDBs(budgets)
 }
 
-// serves reports whether the claim's node class is of a kind that one of the pools we serve uses. Claims of other
-// providers are none of our business.
-func (s *survey) serves(claim *v1.NodeClaim) bool {
+// ours reports whether the claim's node class is of a kind that one of the pools uses. Other claims belong to other providers. Without
+// pools no claim is ours.
+func (s *survey) ours(claim *v1.NodeClaim) bool {
 	ref := claim.Spec.NodeClassRef
 	if ref == nil {
 		return false
@@ -185,8 +193,8 @@ func (s *survey) settled(p *cluster.Pod, closed map[string]bool) bool {
 
 // settles reports whether a node saw a pod come or go less than its pool's consolidateAfter ago.
 //
-// consolidateAfter is about the pool's own nodes going, but what it guards against is a node that something happens on: pods that come and
-// go there say that its free room is spoken for, for any question.
+// consolidateAfter is about the pool's own nodes going, but what it guards against is a node that something happens on: pods that come
+// and go there say that its free room is spoken for, for any question.
 func (s *survey) settles(f *facts) bool {
 	p, ok := s.w.Pools[f.pool]
 	if !ok {
@@ -208,14 +216,27 @@ func (s *survey) read(n *cluster.Node, f *facts) *Candidate {
 	if input, known := s.w.Pools[f.pool]; known {
 		c.Pool = input.Pool
 		c.Price, c.Priced = f.price(input.Catalog)
+		if each := input.InterruptionCost(s.w.Terms.InterruptionCost); each > 0 && c.spot() {
+			if o := input.Catalog.Offering(f.labels); o != nil {
+				c.Risk = o.Risk(each)
+			}
+		}
 	}
+	c.Fault = s.w.Repairs.Of(n.Node, n.Claim, s.w.Now)
 	c.Consolidatable, c.Drifted = f.consolidatable && !c.unconsolidated(), f.drifted
 	if f.unguarded(s.pdbs) {
 		c.Pods = slices.Clip(f.moving)
 		return c
 	}
+	restarts := map[types.UID]bool{}
 	for _, p := range n.Pods {
-		if s.pdbs.CurrentlyReschedulable(p, s.w.Now) {
+		surges := s.surges(p)
+		if surges && !restarts[p.Owner.UID] {
+			restarts[p.Owner.UID] = true
+			c.Restarts++
+			c.Cost += movesPerRestart
+		}
+		if surges || s.pdbs.CurrentlyReschedulable(p, s.w.Now) {
 			c.Pods = append(c.Pods, p)
 		}
 		// Of several that hold it, the longest one is reported: a user who waits for the other would hear a new reason then. A zero
@@ -243,12 +264,19 @@ func (s *survey) count(c *Candidate, f *facts) {
 	sum := s.pools[c.Pool.Name]
 	sum.price += c.Price
 	sum.cost += c.Cost
+	sum.nodes++
+	if c.Fault != nil {
+		sum.faulty++
+	}
 	if !f.initialized || f.terminating {
 		return
 	}
 	sum.count.Nodes++
 	if f.leaving || !f.ready {
 		sum.count.Consuming++
+		if !f.leaving {
+			sum.count.NotReady++
+		}
 		if at := c.Node.Claim.DeletionTimestamp; !f.leaving || at != nil && s.w.Now.Sub(at.Time) >= stuckAfter {
 			sum.count.Stuck++
 		}
@@ -311,14 +339,30 @@ func (s *survey) podBlock(n *cluster.Node, p *cluster.Pod) *Refusal {
 		return r
 	}
 	budget, several := s.pdbs.Blocking(p, s.w.Now)
-	if budget == nil {
+	if budget == nil || s.surges(p) {
 		return nil
 	}
 	r := block(PodBudget)
+	if p.Owner != nil {
+		r.Value = string(s.w.Surge[p.Owner.UID])
+	}
 	if !several {
 		r.Name = budget.Namespace + "/" + budget.Name
 	}
 	return r
+}
+
+// movesPerRestart is how many moves of an ordinary pod a restart of a workload counts as: nodes that need none go first.
+const movesPerRestart = 10
+
+// surges reports whether a pod leaves by a restart of its Deployment, although a PodDisruptionBudget holds it.
+func (s *survey) surges(p *cluster.Pod) bool {
+	if len(s.w.Surge) == 0 || p.Owner == nil || s.w.Surge[p.Owner.UID] != surge.Possible || movable.Protected(p, s.w.Now).Held ||
+		!movable.Reschedulable(p) {
+		return false
+	}
+	budget, _ := s.pdbs.Blocking(p, s.w.Now)
+	return budget != nil
 }
 
 // candidates lists the nodes that may go, by name.

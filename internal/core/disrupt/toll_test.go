@@ -63,7 +63,7 @@ func TestSettingsThatWouldBeNoNumber(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			whole := s.complete()
 			want := DefaultSettings()
-			want.MinSaving, want.HoursPerMove = 0, 0 // are numbers
+			want.MinSaving, want.HoursPerMove, want.RestartSaving = 0, 0, 0 // are numbers
 			if whole != want {
 				t.Errorf("%+v, want %+v", whole, want)
 			}

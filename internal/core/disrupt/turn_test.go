@@ -28,10 +28,10 @@ func TestWhatWaitsForItsTurnPaysTheFullToll(t *testing.T) {
 			s := surveyOf(w).search()
 			settings := DefaultSettings()
 			c := &choice{
-				search: s, goal: target{before: 1000, after: 1}, gone: map[string]bool{}, promised: map[string]bool{},
+				survey: s.survey, whatIf: s.whatIf, search: s, goal: target{before: 1000, after: 1}, gone: map[string]bool{}, promised: map[string]bool{},
 				toll: toll{settings: settings, perPod: 1, rates: rates{arrivals: settings.ArrivalsPerHour}},
 			}
-			step := &Step{Reason: v1.DisruptionReasonUnderutilized, Remove: s.candidates()[:1]}
+			step := &Step{Reason: v1.DisruptionReasonUnderutilized, Remove: s.survey.candidates()[:1]}
 			step.Own = cloud.NanoUSD(tc.part*c.toll.at(0)*step.moves()*1e9) - step.Saves()
 			if got := c.take(step); got != tc.want {
 				t.Errorf("taken: %t, want %t; it brings in $%.3f, and the full toll is $%.3f", got, tc.want, step.Gains().Dollars(), c.toll.at(0)*step.moves())

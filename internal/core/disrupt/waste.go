@@ -75,7 +75,7 @@ func loadsOf(candidates []*Candidate) (loads map[*Candidate]worth.Amounts, all w
 // fleet would; as a part, a node that is nine tenths empty comes before a node that is half empty, whatever their sizes.
 func (s *search) byWaste(candidates []*Candidate) (order []*Candidate, perPod float64) {
 	loads, all := loadsOf(candidates)
-	market := worth.Find(onOffer(s.openable), all)
+	market := worth.Find(onOffer(s.whatIf.openable), all)
 	s.wasted = make(map[*Candidate]float64, len(candidates))
 	for _, c := range candidates {
 		s.wasted[c] = c.Price.Dollars() - market.Of(loads[c])

@@ -18,7 +18,7 @@ import (
 // the same engine, the same rules, the same prices. What a step promises is therefore what provisioning would do if a failure pulled the
 // plugs of those nodes, and a pod that would have no place then has a reason that people know from pods that wait.
 type whatIf struct {
-	*survey
+	survey   *survey
 	openable []engine.Pool      // where machines may be opened
 	gated    map[string]bool    // nodes that take no pods which consolidation moves
 	kept     []engine.Placement // of other steps, which alone get them
@@ -67,7 +67,7 @@ type part struct {
 // ask plans the fleet without the nodes of remove. Nodes whose pods find no place stay, and the rest is asked again, until what
 // is left works. Nodes whose spares find none stay too.
 func (q *whatIf) ask(remove []*Candidate, base engine.Question) answer {
-	return q.askWith(remove, base, q.resting)
+	return q.askWith(remove, base, q.survey.resting)
 }
 
 // insist asks for the same where no buffer keeps a node: what has no place while buffers have theirs is asked about without them.
@@ -75,8 +75,8 @@ func (q *whatIf) ask(remove []*Candidate, base engine.Question) answer {
 // A buffer is a wish for room, and a node that has drifted goes in the end. First it is tried with room for both; the wish is dropped only
 // where it would keep the node.
 func (q *whatIf) insist(remove []*Candidate, base engine.Question) answer {
-	out := q.askWith(remove, base, q.resting)
-	if len(out.refused) == 0 || len(q.resting.still) == 0 {
+	out := q.askWith(remove, base, q.survey.resting)
+	if len(out.refused) == 0 || len(q.survey.resting.still) == 0 {
 		return out
 	}
 	return q.askWith(remove, base, spares{})
@@ -87,7 +87,7 @@ func (q *whatIf) insist(remove []*Candidate, base engine.Question) answer {
 // is not believed either.
 func (q *whatIf) askWith(remove []*Candidate, base engine.Question, resting spares) answer {
 	out := answer{refused: map[*Candidate][]Stuck{}}
-	for len(remove) > 0 && !q.w.ended() {
+	for len(remove) > 0 && !q.survey.w.ended() {
 		plan, home := q.plan(remove, base, resting)
 		stuck := map[*Candidate][]Stuck{}
 		for _, r := range plan.Refused {
@@ -136,8 +136,12 @@ const searchEach = work.Second / 2
 // No bound is asked for: only the price decides, and a proof would take as long as the plan.
 func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares) (*engine.Plan, homes) {
 	in := base
-	in.Snap, in.Pools, in.Settings, in.Now, in.Simulation, in.Ended = q.w.Snap, q.openable, q.w.Terms, q.w.Now, true, q.w.Ended
+	in.Snap, in.Pools, in.Settings, in.Now, in.Simulation, in.Ended = q.survey.w.Snap, q.openable, q.survey.w.Terms,
+		q.survey.w.Now, true, q.survey.w.Ended
 	in.Kept = q.kept
+	if books := q.survey.w.Commitments; books != nil {
+		in.Commitments = books.Certain
+	}
 	in.Settings.Unproven = true // only the price counts here
 	in.Settings.Search = cmp.Or(in.Settings.Search, searchEach)
 	in.Settings.FirstFit = base.Settings.FirstFit
@@ -146,9 +150,9 @@ func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares)
 		in.Gone = map[string]bool{}
 	}
 	home := homes{nodes: make(map[string]*Candidate, len(remove)), spares: map[*cluster.Pod]*Candidate{}}
-	in.Pods = make([]*cluster.Pod, 0, len(q.waiting)+podsOf(remove)+len(resting.still))
-	for _, p := range q.waiting {
-		if !q.settled(p, in.Closed) {
+	in.Pods = make([]*cluster.Pod, 0, len(q.survey.waiting)+podsOf(remove)+len(resting.still))
+	for _, p := range q.survey.waiting {
+		if !q.survey.settled(p, in.Closed) {
 			in.Pods = append(in.Pods, p)
 		}
 	}
@@ -163,7 +167,7 @@ func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares)
 	}
 	in.Pods = append(in.Pods, resting.elsewhere(in.Gone, in.Closed)...)
 	q.work += len(in.Pods) + 1
-	return q.w.Engine.Plan(in), home
+	return q.survey.w.Engine.Plan(in), home
 }
 
 // homes are the nodes that pods of a question leave.

@@ -17,13 +17,13 @@ import (
 // the cluster that is no longer fed, and the second look at a step after its delay.
 func WhyStays(w *World, m Memory, node string) []Refusal {
 	s := surveyOf(w).search()
-	at := slices.IndexFunc(s.rows, func(c *Candidate) bool { return c.Name() == node })
+	at := slices.IndexFunc(s.survey.rows, func(c *Candidate) bool { return c.Name() == node })
 	if at < 0 {
 		return []Refusal{{Code: NotOurs, Node: node}}
 	}
-	c := s.rows[at]
-	x := &explanation{search: s, memory: &m, of: c}
-	if s.busy(c) {
+	c := s.survey.rows[at]
+	x := &explanation{survey: s.survey, whatIf: s.whatIf, search: s, memory: &m, of: c}
+	if s.survey.busy(c) {
 		x.no(Refusal{Code: InStep})
 	}
 	if until, held := m.held(c, w.Now); held {
@@ -50,7 +50,9 @@ func WhyStays(w *World, m Memory, node string) []Refusal {
 
 // An explanation is what WhyStays has found.
 type explanation struct {
-	*search
+	survey *survey
+	whatIf *whatIf
+	search *search
 	memory *Memory
 	of     *Candidate
 	out    []Refusal
@@ -62,9 +64,9 @@ func (x *explanation) no(why Refusal) { x.out = append(x.out, why.of(x.of)) }
 func (x *explanation) budget(reason v1.DisruptionReason) {
 	pool := x.of.Pool.Name
 	switch {
-	case x.ledger.counts[pool].Err != nil:
-		x.no(Refusal{Code: BudgetUnread, Name: pool, Value: x.ledger.counts[pool].Err.Error()})
-	case x.ledger.Spent(pool, reason):
+	case x.search.ledger.counts[pool].Err != nil:
+		x.no(Refusal{Code: BudgetUnread, Name: pool, Value: x.search.ledger.counts[pool].Err.Error()})
+	case x.search.ledger.Spent(pool, reason):
 		x.no(Refusal{Code: Budget, Reason: reason, Name: pool, Need: 1})
 	}
 }
@@ -72,14 +74,14 @@ func (x *explanation) budget(reason v1.DisruptionReason) {
 // quiet adds that consolidateAfter is not over.
 func (x *explanation) quiet(reason v1.DisruptionReason) {
 	if !x.of.Consolidatable {
-		until := lifecycle.Consolidatable(x.of.Node.Claim.DeepCopy(), x.of.Pool, x.w.Now)
+		until := lifecycle.Consolidatable(x.of.Node.Claim.DeepCopy(), x.of.Pool, x.survey.w.Now)
 		x.no(Refusal{Code: Settling, Reason: reason, Name: x.of.Pool.Name, Until: until})
 	}
 }
 
 // vacated adds that the node has been without pods for too short a time.
 func (x *explanation) vacated(reason v1.DisruptionReason) {
-	if at := x.vacant(x.of); at.After(x.w.Now) {
+	if at := x.survey.vacant(x.of); at.After(x.survey.w.Now) {
 		x.no(Refusal{Code: JustVacated, Reason: reason, Until: at})
 	}
 }
@@ -104,19 +106,22 @@ func (x *explanation) whyEmpty() {
 
 func (x *explanation) whyDrifted() {
 	reason := v1.DisruptionReasonDrifted
+	if why, held := x.survey.rollout(x.of, reason); held {
+		x.no(why)
+	}
 	if x.of.idle() && !x.of.Static() {
 		x.vacated(reason)
 	}
 	x.budget(reason)
 	if x.of.Static() {
-		x.staticDrifts([]*Candidate{x.of})
+		x.search.replaceStatic(drifting, []*Candidate{x.of})
 	} else {
-		answer := x.insist([]*Candidate{x.of}, engine.Question{Closed: x.closed})
+		answer := x.whatIf.insist([]*Candidate{x.of}, engine.Question{Closed: x.survey.closed})
 		for c, stuck := range answer.refused {
-			x.hold(c, noPlace(stuck))
+			x.search.hold(reason, c, noPlace(stuck))
 		}
 	}
-	x.out = append(x.out, x.stuck...)
+	x.out = append(x.out, x.search.stuck...)
 }
 
 // It asks the question that a pass asks last, about this node alone, and takes away what holds only by chance: which trials were left,
@@ -137,17 +142,20 @@ func (x *explanation) whyDear() {
 		}
 		return
 	}
+	if why, held := x.survey.rollout(x.of, reason); held {
+		x.no(why)
+	}
 	x.quiet(reason)
 	x.budget(reason)
-	candidates := x.candidates()
-	steps, _, soon := x.empties(candidates, x.survey.ledger())
+	candidates := x.survey.candidates()
+	steps, _, soon := x.survey.empties(candidates, x.survey.ledger())
 	for _, step := range steps {
-		x.gate(step.Remove)
+		x.whatIf.gate(step.Remove)
 	}
-	x.gate(soon)
-	found := x.weigh([]*Candidate{x.of}, engine.Question{})
+	x.whatIf.gate(soon)
+	found := x.search.weigh([]*Candidate{x.of}, engine.Question{})
 	if len(found) == 0 {
-		if why, noted := x.notes[x.of]; noted {
+		if why, noted := x.search.notes[x.of]; noted {
 			x.out = append(x.out, why)
 		}
 		return
@@ -157,19 +165,19 @@ func (x *explanation) whyDear() {
 		x.no(Refusal{Code: TooManyMoves, Reason: reason, Have: found[0].Gains().Dollars() / found[0].moves(), Need: perMove})
 		return
 	}
-	if until := x.memory.search.waitUntil; until.After(x.w.Now) {
+	if until := x.memory.search.waitUntil; until.After(x.survey.w.Now) {
 		x.no(Refusal{Code: SearchWaits, Reason: reason, Until: until})
 	}
 }
 
 // toll is what a move must save now. The last search knows how near the fleet is to its target; without one the target is searched for.
 func (x *explanation) toll(movers []*Candidate) float64 {
-	order, perPod := x.byWaste(movers)
+	order, perPod := x.search.byWaste(movers)
 	before, target := x.memory.search.before, x.memory.search.target
 	if before == 0 {
-		goal := x.target(order)
+		goal := x.search.target(order)
 		before, target = goal.before, goal.after
 	}
-	t := x.tollOf(perPod, x.memory)
+	t := x.search.tollOf(perPod, x.memory)
 	return t.at(float64(before-target) / float64(max(1, before)))
 }

@@ -5,8 +5,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/core/rollout"
+	"karpenter.sh/karpenter/internal/core/surge"
 )
 
 // A World is everything that a decision about disruption rests on.
@@ -34,9 +39,19 @@ type World struct {
 	Landing map[string]bool
 	// Coming are the places of pods of other steps that wait for their second look: nothing else is planned onto their room, and nothing
 	// removes those nodes.
-	Coming   []engine.Placement
-	Settings Settings
-	Now      time.Time
+	Coming []engine.Placement
+	// Repairs says which nodes are broken; nil where nodes are not repaired.
+	Repairs *lifecycle.Repairs
+	// Surge has the verdict on each owner of pods that a PodDisruptionBudget holds: whether they move by restart. It is nil where that is
+	// off. SurgeTurn changes with it.
+	Surge     map[types.UID]surge.Verdict
+	SurgeTurn uint64
+	Settings  Settings
+	Now       time.Time
+	// Commitments are Reserved Instances and Savings Plans, with the machines that use them. nil: none.
+	Commitments *commitment.Books
+	// Rollouts say what RolloutPolicies let happen to the nodes of pools, by pool. nil: there are no policies.
+	Rollouts map[string]rollout.Allowance
 	// Engine answers what-if questions, and Terms are part of each of them.
 	Engine asker
 	Terms  engine.Settings
@@ -55,6 +70,8 @@ func (w *World) ended() bool { return w.Ended != nil && w.Ended() }
 // counts.
 type Settings struct {
 	SpotToSpot bool // feature gate SpotToSpotConsolidation
+	// A node goes before its replacement comes where there can be none beside it: feature gates TerminateFirstDrift, TerminateFirstRepair.
+	TerminateFirstDrift, TerminateFirstRepair bool
 	// MinSaving is the part of the price of the removed nodes that a step must gain, before any pod is moved for it.
 	MinSaving float64
 	// Toll is what a step must save in an hour for each pod that it moves, in units of what an average pod costs, before the others
@@ -66,8 +83,23 @@ type Settings struct {
 	ArrivalsPerHour, MovedPerDay, SlackOfPrice float64
 	// HoursPerMove says what a move must bring in before as many pods have come as there are: what an average pod costs in so many hours.
 	HoursPerMove float64
+	// Surge says that pods which must not go without a successor move by a restart of their Deployment.
+	Surge bool
+	// RestartSaving is what consolidation must save in dollars an hour for each workload that it restarts.
+	RestartSaving float64
 	// Trials is how many what-if questions one consolidation pass asks; what it did not reach is first next time.
 	Trials int
+}
+
+// terminatesFirst reports whether a node may go for the reason before its replacement comes.
+func (s Settings) terminatesFirst(reason v1.DisruptionReason) bool {
+	switch reason {
+	case v1.DisruptionReasonDrifted:
+		return s.TerminateFirstDrift
+	case v1.DisruptionReasonUnhealthy:
+		return s.TerminateFirstRepair
+	}
+	return false
 }
 
 // DefaultSettings are the values that are used unless the user chose others.
@@ -75,7 +107,8 @@ type Settings struct {
 // They are a compromise, and internal/testing/daysim plays days of arrivals and departures to see what another one
 // would cost: the bill of a day on one side, the pods that were moved on the other.
 func DefaultSettings() Settings {
-	return Settings{MinSaving: 0.03, Toll: 1, ArrivalsPerHour: 0.02, MovedPerDay: 0.3, SlackOfPrice: 0.06, HoursPerMove: 4, Trials: 96}
+	return Settings{MinSaving: 0.03, Toll: 1, ArrivalsPerHour: 0.02, MovedPerDay: 0.3, SlackOfPrice: 0.06, HoursPerMove: 4,
+		RestartSaving: 0.01, Trials: 96}
 }
 
 // complete puts the defaults in the place of what would make the toll no number.

@@ -54,7 +54,7 @@ func (f *fixture) pool(name string, edit ...func(*v1.NodePool)) *fixture {
 	for _, e := range edit {
 		e(p)
 	}
-	f.store.Update(func(d *cluster.Draft) { d.PutPool(p) })
+	f.store.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, p) })
 	f.pools[name] = engine.Pool{Pool: p, Catalog: &cloud.Catalog{Types: f.types}}
 	return f
 }
@@ -106,7 +106,8 @@ func (f *fixture) node(name, pool, instanceType, capacityType string, edit ...fu
 	claim.Spec.NodeClassRef = &classRef
 	claim.Status.ProviderID, claim.Status.NodeName = node.Spec.ProviderID, name
 	claim.Status.Capacity, claim.Status.Allocatable = capacity, capacity
-	for _, c := range []string{v1.ConditionTypeLaunched, v1.ConditionTypeRegistered, v1.ConditionTypeInitialized, v1.ConditionTypeConsolidatable} {
+	condition.SetTrue(claim, v1.ConditionTypeLaunched, noon.Add(-24*time.Hour))
+	for _, c := range []string{v1.ConditionTypeRegistered, v1.ConditionTypeInitialized, v1.ConditionTypeConsolidatable} {
 		condition.SetTrue(claim, c, noon.Add(-time.Hour))
 	}
 	for _, e := range edit {
@@ -155,7 +156,7 @@ func (f *fixture) pdb(app string, allowed int32, edit ...func(*policyv1.PodDisru
 	for _, e := range edit {
 		e(b)
 	}
-	f.store.Update(func(d *cluster.Draft) { d.PutPDB(b) })
+	f.store.Update(func(d *cluster.Draft) { cluster.PDBs.Put(d, b) })
 	return f
 }
 

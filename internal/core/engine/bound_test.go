@@ -156,7 +156,7 @@ func TestSpreadProblemsAgainstEveryFleet(t *testing.T) {
 		r := dice{rand.New(rand.NewPCG(seed, 23))}
 		zones := 2 + r.IntN(2)
 		in := r.spreading(2+r.IntN(6), 1+r.IntN(4), zones)
-		b := New().lower(in)
+		b := New().compile(in)
 		got := repack.Run(b.Problem)
 		if err := solve.Check(b.Problem, got); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
@@ -194,7 +194,7 @@ func TestBoundsOfLimitedPools(t *testing.T) {
 			in := r.small(1+r.IntN(8), 2+r.IntN(5))
 			in.Settings.MinValuesBestEffort = true
 			edit(in.Pools[0].Pool)
-			b := New().lower(in)
+			b := New().compile(in)
 			got := repack.Run(b.Problem)
 			if err := solve.Check(b.Problem, got); err != nil {
 				t.Errorf("%s, seed %d: %v", name, seed, err)
@@ -238,7 +238,7 @@ func TestPodsHeldApartAgainstEveryFleet(t *testing.T) {
 	for seed := range uint64(150) {
 		r := dice{rand.New(rand.NewPCG(seed, 31))}
 		in := r.small(1+r.IntN(8), 1+r.IntN(6), heldApart(2, 2))
-		b := New().lower(in)
+		b := New().compile(in)
 		got := repack.Run(b.Problem)
 		if err := solve.Check(b.Problem, got); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
@@ -282,7 +282,7 @@ func TestPodsHeldApartPackWell(t *testing.T) {
 		for _, it := range in.Pools[0].Catalog.Types {
 			it.Capacity[corev1.ResourcePods] = resource.MustParse("250")
 		}
-		b := New().lower(in)
+		b := New().compile(in)
 		got := repack.Run(b.Problem)
 		if err := solve.Check(b.Problem, got); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/compile"
 	"karpenter.sh/karpenter/internal/core/label"
-	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/shape"
@@ -70,6 +70,9 @@ func (b *raiser) claim(bin *problem.Bin, o *Opening) *v1.NodeClaim {
 	pool, _ := b.Template(bin.Template)
 	spec := &pool.Spec.Template.Spec
 	reqs := b.reqsOf(bin)
+	if bin.Discounted { // a zonal Reserved Instance covers one zone
+		reqs = reqs.With(corev1.LabelTopologyZone, label.Only(o.Zones...))
+	}
 	c := &v1.NodeClaim{}
 	c.GenerateName = pool.Name + "-"
 	c.Labels = b.claimLabels(pool, b.Problem.Templates[bin.Template].Catalog, reqs)
@@ -78,6 +81,9 @@ func (b *raiser) claim(bin *problem.Bin, o *Opening) *v1.NodeClaim {
 		if v, ok := pool.Annotations[key]; ok {
 			c.Annotations[key] = v
 		}
+	}
+	if cost := (&Pool{Pool: pool}).InterruptionCost(b.q.Settings.InterruptionCost); cost > 0 {
+		c.Annotations[v1.InterruptionCostAnnotationKey] = strconv.FormatFloat(cost.Dollars(), 'f', -1, 64)
 	}
 	c.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] = strconv.FormatBool(bin.Relaxed != nil)
 	if drivers := b.DriversOf(bin); len(drivers) > 0 {
@@ -114,7 +120,7 @@ func (b *raiser) claimLabels(pool *v1.NodePool, cat *shape.Catalog, reqs label.R
 		if _, set := out[q.Key]; set {
 			continue
 		}
-		if v, ok := lower.AnyValue(q.Set); ok {
+		if v, ok := compile.AnyValue(q.Set); ok {
 			out[q.Key] = v
 		}
 	}
@@ -160,7 +166,7 @@ func requirements(reqs label.Reqs, o *Opening) []v1.NodeSelectorRequirementWithM
 func (b *raiser) resourceList(v quantity.Vec) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for i, n := range v {
-		if n == 0 {
+		if n == 0 || quantity.Assumed(b.Problem.Names[i]) {
 			continue
 		}
 		name := corev1.ResourceName(b.Problem.Names[i])

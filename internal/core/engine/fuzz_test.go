@@ -43,7 +43,7 @@ func FuzzHostileObjects(f *testing.F) {
 		r := dice{rng(5)}
 		in := Question{Snap: snap, Pools: []Pool{{Pool: pool, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{r.instanceType(0), r.instanceType(1)}}}}, Pods: snap.Provisionable(),
 			Now: time.Unix(0, 0), Settings: Settings{Search: work.Second / 20}}
-		b := New().lower(in)
+		b := New().compile(in)
 		if err := solve.Check(b.Problem, repack.Run(b.Problem)); err != nil {
 			t.Error(err)
 		}
@@ -71,7 +71,7 @@ func TestThousandsOfTerms(t *testing.T) {
 	in.Snap = store.Snapshot()
 	in.Pods = in.Snap.Provisionable()
 	e := New()
-	b := e.lower(in)
+	b := e.compile(in)
 	if n := len(b.Problem.Classes[0].Variants); n > 1024 {
 		t.Errorf("%d variants", n)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/compile"
 	"karpenter.sh/karpenter/internal/core/problem"
 )
 
@@ -26,7 +26,7 @@ func TestThoseWhoWerePlannedOntoANodeGoThereFirst(t *testing.T) {
 			pods = append(pods, p)
 		}
 		left := slices.Clone(pods)
-		b := &raiser{Lowered: &lower.Lowered{Classes: []lower.Class{{Pods: pods, Sticky: onto}}}}
+		b := &raiser{Compiled: &compile.Compiled{Classes: []compile.Class{{Pods: pods, Sticky: onto}}}}
 		picks := b.picker()
 		for len(left) > 0 && random.IntN(8) > 0 {
 			bin, n := problem.BinID(random.IntN(5)), 1+random.IntN(len(left))

@@ -6,7 +6,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/compile"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -20,18 +20,21 @@ type Plan struct {
 	Price, Floor cloud.NanoUSD
 	// Cost is what decisions reckon with: Price, and more for each node, and where a spot claim has few types to choose from.
 	Cost cloud.NanoUSD
-	// VolumeBound and ConfigBound are proven lower bounds on Cost; 0 when not computed.
+	// VolumeBound and ConfigBound are proven lower bounds on Cost, of fleets for the same pods: with pods in Place, other fleets
+	// may leave other pods to new nodes. 0 when not computed.
 	VolumeBound, ConfigBound cloud.NanoUSD
 	Partial                  bool // it was cut before all pods were reached; the others are in Refused with reason.NotReached
 	Work                     work.Units
 	// CutAt is set where Question.Stop ended the plan, which a quieter machine might have made cheaper: after so much work.
 	CutAt work.Units
+	// Bill says what commitments make of the price; nil without any.
+	Bill *Bill
 	// Zones is to which zones the waiting pods were tied before anything was placed.
 	Zones Zones
 }
 
 // Zones counts pods by zone.
-type Zones = lower.Zones
+type Zones = compile.Zones
 
 // Gap returns how much more the plan costs than its best bound, as a fraction; 0 when there is no bound.
 func (p *Plan) Gap() float64 {
@@ -53,10 +56,24 @@ type Opening struct {
 	// Price is what launch will pay: the lowest offering for on-demand and reserved, the mean of what is sent for spot.
 	// Floor is the cheapest offering, Worst the dearest that the claim could end up with.
 	Price, Floor, Worst  cloud.NanoUSD
-	Zones, CapacityTypes []string // what the claim may become, sorted
-	Zone, CapacityType   string   // the offering that was priced
-	Sent, Offers         int      // how many types launch sends, and in how many offerings
-	Static               bool     // its pool has a fixed number of nodes
+	Risk                 cloud.NanoUSD // what interruptions add to Price in decisions; it is on no bill
+	Zones, CapacityTypes []string      // what the claim may become, sorted
+	Zone, CapacityType   string        // the offering that was priced
+	Sent, Offers         int           // how many types launch sends, and in how many offerings
+	Static               bool          // its pool has a fixed number of nodes
+	Covered              float64       // the part that commitments cover, of which nothing more is paid
+}
+
+// A Bill is an hour of the on-demand machines that stay and of those that a plan opens, with commitments.
+type Bill struct {
+	Adds cloud.NanoUSD // by how much the plan raises it: with spot what the openings really cost
+	Used []Use         // of each commitment
+}
+
+// A Use is which part of a commitment is used, from 0 to 1, without the plan and with it.
+type Use struct {
+	ID            string
+	Before, After float64
 }
 
 // A Replacement is new nodes that take the place of others.
@@ -66,7 +83,7 @@ type Replacement struct {
 }
 
 // A Placement puts a pod on a node that exists or is on its way.
-type Placement = lower.Placement
+type Placement = compile.Placement
 
 // A Refused pod cannot run now, and why.
-type Refused = lower.Refused
+type Refused = compile.Refused

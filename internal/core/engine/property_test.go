@@ -137,7 +137,7 @@ func TestSmallProblemsAgainstEveryFleet(t *testing.T) {
 		r := dice{rand.New(rand.NewPCG(seed, 11))}
 		in := r.small(1+r.IntN(8), 1+r.IntN(6))
 		e := New()
-		b := e.lower(in)
+		b := e.compile(in)
 		got := repack.Run(b.Problem)
 		if err := solve.Check(b.Problem, got); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

@@ -1,7 +1,7 @@
 // Package engine answers one question: where do these pods go, and what has to be opened for them.
 //
 // A Question is objects (a snapshot, pools with their catalogues, pods, settings), a Plan is objects again (claims that are ready to
-// create, placements, refusals). In between are numbers: package lower turns objects into a problem, solve places the pods and pack
+// create, placements, refusals). In between are numbers: package compile turns objects into a problem, solve places the pods and pack
 // makes the fleet cheaper, and raise.go here turns the result back. A caller needs this package and none below it.
 //
 // An Engine remembers what it derived and what it answered, so that a second question about nearly the same world
@@ -16,14 +16,26 @@ import (
 
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/compile"
+	"karpenter.sh/karpenter/internal/core/compile/devices"
 	"karpenter.sh/karpenter/internal/core/problem"
+	"karpenter.sh/karpenter/internal/core/quota"
 	"karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/core/tariff"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A Pool is a node pool that may get new nodes, with what its node class can launch.
-type Pool = lower.Pool
+type Pool = compile.Pool
+
+// MarketOf returns what pools sell, as quotas read it.
+func MarketOf(pools map[string]Pool) quota.Market {
+	out := quota.Market{}
+	for name, p := range pools {
+		out[name] = p.Catalog
+	}
+	return out
+}
 
 // A Question is where some pods go, and what has to be opened for them.
 type Question struct {
@@ -39,9 +51,11 @@ type Question struct {
 	// Simulation asks a what-if question for disruption: pods whose only room is on a node that is not initialised yet are refused.
 	Simulation bool
 	// LeftOut returns, by pod, how many plans in a row left them out (reason.Postponed, reason.NotReached). They come before others.
-	LeftOut  map[cluster.PodKey]int
-	Settings Settings
-	Now      time.Time // when it is asked: room that was promised is kept for a time
+	LeftOut map[cluster.PodKey]int
+	// Commitments are Reserved Instances and Savings Plans that plans count on, and the machines that use them. nil: none.
+	Commitments *tariff.Book
+	Settings    Settings
+	Now         time.Time // when it is asked: room that was promised is kept for a time
 	// Stop is asked now and then from when pods begin to be placed: once it says so, the best plan so far is the answer. Ended says
 	// that nothing waits for the answer any more, and is asked from the beginning. nil: never.
 	Stop, Ended func() bool
@@ -53,11 +67,12 @@ func (q *Question) stopped() bool { return q.ended() || q.Stop != nil && q.Stop(
 // Settings are the tunables of the engine. The zero value is usable.
 type Settings struct {
 	IgnorePreferences   bool // drop soft constraints instead of treating them as hard first
+	AssumeRequests      bool // when a new node is sized, a container without CPU or memory request counts as 100m and 200Mi
 	MinValuesBestEffort bool // lower minValues that cannot be met, instead of refusing
 	ReservedCapacity    bool // feature gate: reserved offerings are counted and come first
 	DefaultSpread       []corev1.TopologySpreadConstraint
 	// Selects answers selectors of device classes and resource claims. nil: pods that use resource claims are refused.
-	Selects lower.Selects
+	Selects devices.Selects
 	// DefaultTerminationGracePeriod is given to claims whose pool sets none; nil leaves them without.
 	DefaultTerminationGracePeriod *time.Duration
 	Size                          SizePolicy
@@ -71,6 +86,8 @@ type Settings struct {
 	CutAt     work.Units
 	Band      shape.Band    // of what a launch sends; zero: the default
 	NodePrice cloud.NanoUSD // what decisions add for each node, at most a twentieth of its price; 0: the default, negative: nothing
+	// InterruptionCost is what it costs when a spot machine is taken back, where its pool says nothing else; 0: nothing.
+	InterruptionCost cloud.NanoUSD
 	// FirstFit switches the improvement off: only the incumbent is computed. The baseline of benchmarks.
 	FirstFit bool
 	// Unproven leaves out the lower bound where it is a question of its own: for what-ifs, of which only the price counts.
@@ -98,7 +115,7 @@ func (s *Settings) OwnPrice(price cloud.NanoUSD) cloud.NanoUSD {
 
 // terms says what new nodes are reckoned to cost.
 func (s *Settings) terms() problem.Terms {
-	terms := problem.Terms{Band: s.Band, Node: int64(max(s.NodePrice, 0))}
+	terms := problem.Terms{Band: s.Band, Node: int64(max(s.NodePrice, 0)), Interruption: int64(s.InterruptionCost)}
 	if s.NodePrice == 0 {
 		terms.Node = int64(DefaultNodePrice)
 	}
@@ -112,7 +129,7 @@ func (s *Settings) terms() problem.Terms {
 const (
 	defaultLarge  = 64
 	defaultGain   = 10
-	defaultSearch = work.Second * 5 / 4
+	DefaultSearch = work.Second * 5 / 4
 	// sureSearch is which part of the search is done whatever there is to win, one of so many.
 	sureSearch = 4
 )
@@ -120,7 +137,7 @@ const (
 func (s *Settings) solve() problem.Settings {
 	out := problem.Settings{
 		MinBestEffort: s.MinValuesBestEffort, Large: s.Size.Large, GainPermille: s.Size.GainPermille,
-		Terms: s.terms(), Most: cmp.Or(s.Search, defaultSearch), FirstFit: s.FirstFit, Unproven: s.Unproven,
+		Terms: s.terms(), Most: cmp.Or(s.Search, DefaultSearch), FirstFit: s.FirstFit, Unproven: s.Unproven,
 	}
 	out.Least = max(out.Most/sureSearch, 1)
 	switch {

@@ -1,7 +1,11 @@
 package engine
 
 import (
+	"cmp"
+	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -10,7 +14,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/bits"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/compile"
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/shape"
@@ -21,14 +25,14 @@ const mostTypes = 600
 
 // A raiser turns the numbers of one result back into objects.
 type raiser struct {
-	*lower.Lowered
+	*compile.Compiled
 	e      *Engine
 	q      *Question
 	orders []priceOrder
 }
 
-func (e *Engine) raise(q *Question, low *lower.Lowered, r *problem.Result) *Plan {
-	return (&raiser{Lowered: low, e: e, q: q}).plan(r)
+func (e *Engine) raise(q *Question, compiled *compile.Compiled, r *problem.Result) *Plan {
+	return (&raiser{Compiled: compiled, e: e, q: q}).plan(r)
 }
 
 func (b *raiser) plan(r *problem.Result) *Plan {
@@ -54,8 +58,10 @@ func (b *raiser) plan(r *problem.Result) *Plan {
 			holders.note(b.Classes[put.Class].Exclusive, taken)
 			o.Pods = append(o.Pods, taken...)
 		}
+		openedFor(&o, b.poolOf(&r.Bins[i]))
 		p.Open = append(p.Open, o)
 	}
+	b.settle(p, r)
 	for class := range b.Classes {
 		left := pods.rest(problem.ClassID(class))
 		if len(left) == 0 {
@@ -85,7 +91,7 @@ func (h holders) note(claims []string, pods []*cluster.Pod) {
 func (h holders) refusal(claims []string, pod *cluster.Pod) []reason.Count {
 	for _, name := range claims {
 		if by := h[types.NamespacedName{Namespace: pod.Namespace, Name: name}]; by != nil {
-			return []reason.Count{lower.HeldBy(name, by)}
+			return []reason.Count{compile.HeldBy(name, by)}
 		}
 	}
 	return nil
@@ -102,7 +108,7 @@ func (b *raiser) withDropped(why []reason.Count) []reason.Count {
 
 // withNumbers adds to each limit that is reached its amount, how much of it is used with what the plan opens, and what would be needed.
 func (b *raiser) withNumbers(why []reason.Count) []reason.Count {
-	about := func(c reason.Count) bool { return c.Code == reason.Limit }
+	about := func(c reason.Count) bool { return c.Code == reason.Limit || c.Code == reason.Quota }
 	if !slices.ContainsFunc(why, about) {
 		return why
 	}
@@ -110,6 +116,23 @@ func (b *raiser) withNumbers(why []reason.Count) []reason.Count {
 	for i := range out {
 		if c := &out[i]; about(*c) {
 			b.Quantify(c)
+		}
+	}
+	return merged(out)
+}
+
+// merged keeps of the refusals that parts of a pool give because of one limit the one whose machine needs least.
+func merged(why []reason.Count) []reason.Count {
+	var out []reason.Count
+	for _, c := range why {
+		at := slices.IndexFunc(out, func(x reason.Count) bool {
+			return c.Limit != "" && x.Code == c.Code && x.Pool == c.Pool && x.Detail == c.Detail && x.Key == c.Key
+		})
+		switch {
+		case at < 0:
+			out = append(out, c)
+		case c.Needs < out[at].Needs:
+			out[at] = c
 		}
 	}
 	return out
@@ -193,7 +216,7 @@ func (b *raiser) opening(bin *problem.Bin, like *Opening) Opening {
 	pool, _ := b.Template(bin.Template)
 	cat := b.Problem.Templates[bin.Template].Catalog
 	o := Opening{Pool: pool.Name, Price: cloud.NanoUSD(bin.Launch.Price), Floor: cloud.NanoUSD(bin.Launch.Floor),
-		Worst: cloud.NanoUSD(bin.Launch.Worst), Sent: bin.Launch.Types, Offers: bin.Launch.Offers}
+		Worst: cloud.NanoUSD(bin.Launch.Worst), Risk: cloud.NanoUSD(bin.Launch.Risk), Sent: bin.Launch.Types, Offers: bin.Launch.Offers}
 	if like != nil {
 		o.Types, o.Zones, o.CapacityTypes = like.Types, like.Zones, like.CapacityTypes
 	} else {
@@ -205,6 +228,37 @@ func (b *raiser) opening(bin *problem.Bin, like *Opening) Opening {
 	o.Zone, o.CapacityType = first[corev1.LabelTopologyZone], first[v1.CapacityTypeLabelKey]
 	o.Claim = b.claim(bin, &o)
 	return o
+}
+
+func (b *raiser) poolOf(bin *problem.Bin) *v1.NodePool {
+	pool, _ := b.Template(bin.Template)
+	return pool
+}
+
+// mostWorkloads is how many workloads a claim names at most, those with most pods.
+const mostWorkloads = 20
+
+// openedFor writes onto a claim of a pool whose spot machines are shared out which workloads its pods are of.
+func openedFor(o *Opening, pool *v1.NodePool) {
+	if pool.Annotations[v1.SpotMaxShareAnnotationKey] == "" {
+		return
+	}
+	pods := map[types.NamespacedName]int{}
+	for _, p := range o.Pods {
+		if p.Owner != nil {
+			pods[types.NamespacedName{Namespace: p.Namespace, Name: p.Owner.Name}]++
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(pods), func(a, b types.NamespacedName) int {
+		return cmp.Or(pods[b]-pods[a], cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	var parts []string
+	for _, name := range names[:min(len(names), mostWorkloads)] {
+		parts = append(parts, name.String()+"="+strconv.Itoa(pods[name]))
+	}
+	if len(parts) > 0 {
+		o.Claim.Annotations[v1.OpenedForAnnotationKey] = strings.Join(parts, ",")
+	}
 }
 
 // orderOf returns the shapes by price under the choices of a bin; few choices occur again and again.

@@ -127,9 +127,9 @@ func (r dice) world(pods int) Question {
 	store.Update(func(d *cluster.Draft) {
 		late := "late"
 		for i := range 6 {
-			d.PutPVC(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("claim-%d", i)}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &late}})
+			cluster.PVCs.Put(d, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("claim-%d", i)}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &late}})
 		}
-		d.PutStorageClass(lateClass())
+		cluster.StorageClasses.Put(d, lateClass())
 		for i := range r.IntN(5) {
 			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i), UID: types.UID(fmt.Sprint("n", i)), Labels: map[string]string{
 				corev1.LabelHostname: fmt.Sprintf("node-%d", i), corev1.LabelTopologyZone: r.pick("a", "b", "c", "old"), corev1.LabelArchStable: "amd64", v1.CapacityTypeLabelKey: r.pick("spot", "on-demand")}}}
@@ -168,7 +168,7 @@ func TestRandomWorlds(t *testing.T) {
 	for seed := range uint64(250) {
 		in := dice{rand.New(rand.NewPCG(seed, 7))}.world(5 + int(seed%40))
 		e := New()
-		b := e.lower(in)
+		b := e.compile(in)
 		r := repack.Run(b.Problem)
 		if err := solve.Check(b.Problem, r); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

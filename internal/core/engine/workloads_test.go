@@ -53,7 +53,7 @@ func snapshotOf(pods []*corev1.Pod, daemons ...*appsv1.DaemonSet) *cluster.Snaps
 	s := cluster.NewStore()
 	s.Update(func(d *cluster.Draft) {
 		for _, set := range daemons {
-			d.PutDaemonSet(set)
+			cluster.DaemonSets.Put(d, set)
 		}
 		for _, p := range pods {
 			d.PutPod(p)

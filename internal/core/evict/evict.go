@@ -127,9 +127,9 @@ func Attached(snap *cluster.Snapshot, row *cluster.Node, now time.Time) []string
 		}
 	}
 	var out []string
-	for a := range snap.VolumeAttachments(row.Name) {
+	for a := range cluster.Attachments.In(snap, row.Name) {
 		name := a.Spec.Source.PersistentVolumeName
-		if name == nil || staying[claimOf(snap.PV(*name))] {
+		if name == nil || staying[claimOf(cluster.PVs.Get(snap, *name))] {
 			continue
 		}
 		out = append(out, *name)

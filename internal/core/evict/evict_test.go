@@ -117,9 +117,9 @@ func TestAttached(t *testing.T) {
 						a.Spec.Source.PersistentVolumeName = &volume
 						pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume}}
 						pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: claim}
-						d.PutPV(pv)
+						cluster.PVs.Put(d, pv)
 					}
-					d.PutVolumeAttachment(a)
+					cluster.Attachments.Put(d, a)
 				}
 			})
 			if got := strings.Join(evict.Attached(store.Snapshot(), row, now), ","); got != tc.want {

@@ -23,6 +23,8 @@ type View struct {
 	NeedsOpenNode bool
 	// Unpublished are the drivers whose devices of the node are waited for.
 	Unpublished []string
+	// PendingHook names what the provider still does before the Node may be registered; "" if nothing.
+	PendingHook string
 }
 
 // Settings of a claim's life. The zero value is the documented behaviour.
@@ -37,7 +39,7 @@ type Settings struct {
 // A Lack is what a claim's node lacks to be registered or initialized.
 type Lack struct {
 	Reason string // of the condition
-	Name   string // of what is not ready, not there or still there: the Node, the taint, the resource or the drivers
+	Name   string // of what is not ready, not there or still there: the Node, the taint, the resource, the drivers or the provider's hooks
 	Nodes  int    // that have the claim's provider id, where they are not one
 }
 
@@ -64,7 +66,7 @@ type Kind uint8
 // The steps of a claim.
 const (
 	Wait    Kind = iota // nothing now
-	Prepare             // write the finalizer; a claim without it must not be launched
+	Prepare             // write finalizers and annotations; a claim without ours must not be launched
 	Launch              // ask the cloud for a machine
 	Write               // write what changed of node and claim
 	GiveUp              // delete the claim
@@ -118,12 +120,15 @@ func Next(v View, now time.Time, s Settings) Step {
 		claim.Finalizers = append(slices.Clip(claim.Finalizers), v1.TerminationFinalizer)
 		return Step{Kind: Prepare, Claim: claim}
 	}
+	if claim := withoutReboot(v.Claim); claim != nil {
+		return Step{Kind: Prepare, Claim: claim}
+	}
 	claim := another(v.Claim)
 	condition.Init(claim)
 	if condition.IsUnknown(claim, v1.ConditionTypeLaunched) {
 		return launchStep(claim, now)
 	}
-	w := work{claim: claim, now: now, settings: s, nodes: v.Nodes, unpublished: v.Unpublished}
+	w := work{claim: claim, now: now, settings: s, nodes: v.Nodes, unpublished: v.Unpublished, pendingHook: v.PendingHook}
 	if v.NeedsOpenNode {
 		w.settings.HoldTaint = 0
 	}
@@ -133,7 +138,9 @@ func Next(v View, now time.Time, s Settings) Step {
 		return Step{Kind: GiveUp, Reason: RegistrationTimeout, Claim: w.claim}
 	}
 	w.open()
-	w.initialize()
+	if !w.reboot() {
+		w.initialize()
+	}
 	overdue := w.overdue()
 	step := w.step(v)
 	step.Overdue = overdue
@@ -166,6 +173,7 @@ type work struct {
 	reached  []Milestone
 
 	unpublished []string
+	pendingHook string
 }
 
 // refresh lifts conditions that are final to the claim's present generation.
@@ -182,6 +190,11 @@ func (w *work) register() {
 		return
 	}
 	if !w.findNode(v1.ConditionTypeRegistered) {
+		return
+	}
+	if w.pendingHook != "" {
+		pending := Lack{Reason: v1.ReasonRegistrationHookPending, Name: w.pendingHook}
+		condition.SetUnknown(w.claim, v1.ConditionTypeRegistered, pending.Reason, w.say(pending), w.now)
 		return
 	}
 	if !hasLabel(w.node, v1.NodeRegisteredLabelKey) && !hasTaint(w.node, v1.IsUnregisteredTaint) {
@@ -217,6 +230,12 @@ func (w *work) lost(conditionType, label string) bool {
 		return false
 	}
 	return true
+}
+
+// AsksHooks reports whether nothing but the provider may keep the claim's Node from being registered.
+func AsksHooks(v View) bool {
+	return len(v.Nodes) == 1 && condition.IsTrue(v.Claim, v1.ConditionTypeLaunched) &&
+		condition.IsUnknown(v.Claim, v1.ConditionTypeRegistered)
 }
 
 // AskFrom is from when on the cloud is asked whether the machine of a claim still runs, which has no Node yet; zero

@@ -129,7 +129,8 @@ func ofTemplate(pool *v1.NodePool, claim *v1.NodeClaim) bool {
 // overdue reports whether a registered machine should have been initialised by now.
 func (w *work) overdue() bool {
 	c := condition.Get(w.claim, v1.ConditionTypeRegistered)
-	if c.Status != metav1.ConditionTrue || condition.IsTrue(w.claim, v1.ConditionTypeInitialized) {
+	if c.Status != metav1.ConditionTrue || condition.IsTrue(w.claim, v1.ConditionTypeInitialized) ||
+		condition.Get(w.claim, v1.ConditionTypeRebooting) != nil { // which was initialized before
 		return false
 	}
 	until := c.LastTransitionTime.Add(initializationTime)

@@ -65,7 +65,7 @@ func TestPodEvent(t *testing.T) {
 	now := start.Add(time.Hour)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	bound := func(name string, at time.Time) *cluster.Pod {
-		return &cluster.Pod{PodKey: cluster.PodKey{Namespace: "default", Name: name}, Scheduled: at}
+		return &cluster.Pod{PodKey: cluster.PodKey{Namespace: "default", Name: name}, PodTimes: cluster.PodTimes{Scheduled: at}}
 	}
 	daemon := bound("daemon", ago(0))
 	daemon.DaemonSet = true

@@ -98,8 +98,8 @@ func Drainable(p *cluster.Pod, now time.Time) bool {
 // WaitingEviction pods keep a node from being drained.
 func WaitingEviction(p *cluster.Pod, now time.Time) bool { return !p.Terminal() && Drainable(p, now) }
 
-// EvictionCost says how much it hurts to move a pod: 1 for an ordinary one, more for a high priority or deletion cost,
+// EvictionCost says how much it hurts to move a pod: 1 for an ordinary one, more for a high priority or disruption cost,
 // between -10 and 10.
 func EvictionCost(p *cluster.Pod) float64 {
-	return min(10, max(-10, 1+p.DeletionCost/math.Pow(2, 27)+float64(p.Priority)/math.Pow(2, 25)))
+	return min(10, max(-10, 1+p.DisruptionCost/math.Pow(2, 27)+float64(p.Priority)/math.Pow(2, 25)))
 }

@@ -167,6 +167,11 @@ func TestEvictionCost(t *testing.T) {
 	cost := func(text string) edit {
 		return func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.PodDeletionCost: text} }
 	}
+	own := func(text, kubernetes string) edit {
+		return func(p *corev1.Pod) {
+			p.Annotations = map[string]string{v1.DisruptionCostAnnotationKey: text, corev1.PodDeletionCost: kubernetes}
+		}
+	}
 	priority := func(n int32) edit { return func(p *corev1.Pod) { p.Spec.Priority = &n } }
 	for name, tc := range map[string]struct {
 		edits []edit
@@ -175,7 +180,10 @@ func TestEvictionCost(t *testing.T) {
 		"an ordinary pod":                      {nil, 1},
 		"a deletion cost":                      {[]edit{cost("134217728")}, 2},
 		"a negative one":                       {[]edit{cost("-268435456")}, -1},
-		"a fraction":                           {[]edit{cost("67108864.0")}, 1.5},
+		"a fraction, which is no number here":  {[]edit{cost("67108864.0")}, 1},
+		"Karpenter's own annotation":           {[]edit{own("67108864", "134217728")}, 1.5},
+		"which says nothing":                   {[]edit{own("1e3", "134217728")}, 2},
+		"which is too large":                   {[]edit{own("2147483648", "")}, 1},
 		"the largest":                          {[]edit{cost("2147483647")}, 10},
 		"the least":                            {[]edit{cost("-2147483648")}, -10},
 		"one that is no number":                {[]edit{cost("much")}, 1},

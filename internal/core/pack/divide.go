@@ -129,7 +129,7 @@ func (d *division) rule(s *side) (held float64, ok bool) {
 	copy(d.room, k.rooms[:k.p.dims])
 	for j, class := range k.order {
 		d.low[j], d.high[j] = 0, holds(k.p.needs(class), d.room, k.most(class, d.forced))
-		if k.banned[class] > 0 {
+		if k.class.banned[class] > 0 {
 			d.high[j] = 0
 		}
 	}
@@ -225,7 +225,7 @@ func (d *division) take() bool {
 	}
 	for j, class := range k.order {
 		n := holds(k.p.needs(class), d.room, k.most(class, d.forced)-d.counts[j])
-		if n <= 0 || k.banned[class] > 0 || d.meets(j) {
+		if n <= 0 || k.class.banned[class] > 0 || d.meets(j) {
 			continue
 		}
 		d.put(j, n)

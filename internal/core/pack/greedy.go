@@ -14,11 +14,11 @@ type nodes struct {
 	n int
 }
 
-// A fleet of a part: nodes, and what has no place.
+// A fleet of a part: its nodes, and the items without a place.
 type fleet struct {
 	nodes []nodes
-	left  []int
-	lost  int // sum of left
+	left  []int // per class: items without a place
+	lost  int   // sum of left
 	price int64
 }
 
@@ -30,7 +30,7 @@ func (p *part) priceOf(ns []nodes) int64 {
 	return sum
 }
 
-// better reports whether f holds more, or as much for less money.
+// better reports whether f leaves fewer items without a place than g, or as many at a lower price. Every fleet is better than nil.
 func (f *fleet) better(g *fleet) bool {
 	if g == nil || f.lost != g.lost {
 		return g == nil || f.lost < g.lost
@@ -38,10 +38,10 @@ func (f *fleet) better(g *fleet) bool {
 	return f.price < g.price
 }
 
-// A supply says how many nodes of each cell can still be had.
+// A supply says how many nodes of each cell can still be bought, given stock and limits.
 //
-// Stock and limits are the only things that nodes of different cells have to share, and they only ever get less while a fleet is built: a
-// cell that cannot be had once is out for the rest of a run. The search gives nodes back by taking a negative number.
+// Stock and limits only shrink while a fleet is built, so a cell that is sold out stays so for the rest of a greedy run. The search gives
+// nodes back: it takes a negative number.
 type supply struct {
 	p     *part
 	stock []int   // per cell; meaningless where the cell has no stock limit
@@ -56,7 +56,7 @@ func (p *part) newSupply() *supply {
 	return s
 }
 
-// most says how many nodes of cell c can be had, at most n.
+// most returns how many nodes of cell c can be bought, at most n.
 func (s *supply) most(c, n int) int {
 	cell := &s.p.cells[c]
 	if cell.stock > 0 {
@@ -83,25 +83,25 @@ func (s *supply) take(c, n int) {
 // With worths from an LP its ratios are near one everywhere, and the first nodes it opens are those that the LP would open too; it goes
 // wrong only towards the end, when what is left fits nothing well.
 //
-// To fill all cells at every step would be most of the work. But a cell's best filling only gets worse as items run out, so the ratio it
-// had when it was last filled is a ceiling: cells are gone through in the order of their ceilings, and as soon as one has been filled for
-// more than the next one's ceiling, no other cell can win. Most steps fill one or two cells of a thousand.
+// To fill all cells at every step would be most of the work. But a cell's best filling only gets worse as items run out, so its ratio of
+// worth to price from the last filling is an upper bound. pick tries cells in descending order of that bound, and stops when the best
+// filling so far has a higher ratio than the next cell's bound. Most steps fill one or two cells of a thousand.
 //
-// Invariant: last[c] is never below what any filling of c brings with the items in rem, but for what the guide's samples leave out.
+// Invariant: last[c] is at least the ratio of any filling of c with the items in rem, except for items that the guide's samples left out.
 type greedy struct {
 	p     *part
 	fill  *filler
 	order []candidate
-	last  []float64 // per cell: worth per price of its latest filling, which get worse as items run out; before, no filling is worth more
-	first []float64 // per cell: worth per price of its first filling in the last whole run, or what no filling was worth more than
-	fresh []bool    // per cell: it was not filled in this whole run
-	rem   []int
+	last  []float64 // per cell: worth per price of its latest filling; before its first filling, its ceiling
+	first []float64 // per cell: worth per price of its first filling in the last call of run; its ceiling if it was never filled
+	fresh []bool    // per cell: it was not yet filled in this call of run
+	rem   []int     // per class: items still to place
 	best  load
 }
 
 type candidate struct {
 	cell  int
-	ratio float64 // no filling is worth more per price
+	ratio float64 // upper bound on the worth per price of a filling
 }
 
 func newGreedy(p *part) *greedy {
@@ -109,8 +109,8 @@ func newGreedy(p *part) *greedy {
 		last: make([]float64, len(p.cells)), first: make([]float64, len(p.cells)), fresh: make([]bool, len(p.cells))}
 }
 
-// run packs count items per class with what supply offers. v is what an item is worth, w what room is worth; they decide which
-// cells are looked at and when a filling is good enough. It returns nil when the budget ends it.
+// run packs count items per class into nodes from the supply. v is the worth of an item of each class, w that of room: they decide which
+// cells are tried and when a filling is good enough. run returns nil if the budget ends it.
 func (g *greedy) run(count []int, s *supply, v []float64, w *unitWorth, b *budget) *fleet {
 	copy(g.rem, count)
 	g.fill.value(v)
@@ -131,8 +131,8 @@ func (g *greedy) run(count []int, s *supply, v []float64, w *unitWorth, b *budge
 	return out
 }
 
-// ceiling is a ratio of worth to price that no filling of a cell exceeds: items bring no more than the best of them, and most cells
-// are best for none. Where classes are few, filling the cell says more and takes no longer.
+// ceiling returns an upper bound on the worth per price of a filling of cell c, from the class that is worth most for its room. It returns
+// infinity if classes are few, because there filling the cell takes no longer.
 //
 // Let m be the largest ratio, over the classes that fit, of what an item is worth to what its room is worth at the cell's prices. Contents
 // P are worth Σ v_k·P_k ≤ m·Σ_k (price of a_k)·P_k ≤ m·(price of the room), because together they fit into it. That takes one pass over
@@ -161,7 +161,8 @@ func (g *greedy) ceiling(c int, v []float64, w *unitWorth) float64 {
 	return most * value(cell.room) / cost * (1 + 1e-9)
 }
 
-// pack packs g.rem, of which only the given classes (nil: all) have items. What has no place stays in g.rem.
+// pack builds a fleet for the items in g.rem, node by node. Items without a place stay in g.rem. classes lists the classes that have items;
+// nil stands for all. pack returns nil if the budget ends it.
 func (g *greedy) pack(classes []int, s *supply, v []float64, w *unitWorth, b *budget) *fleet {
 	out := &fleet{}
 	g.fill.begin(g.rem, classes)
@@ -189,12 +190,11 @@ func (g *greedy) pack(classes []int, s *supply, v []float64, w *unitWorth, b *bu
 	return out
 }
 
-// candidates lists the cells that can be had, the most promising first: what fills a cell is worth no more than its room, and no
-// more than all that is left.
+// candidates sets g.order to the cells that can be bought, in descending order of an upper bound on their worth per price.
 //
-// Two ceilings hold at once, and the lower one counts: contents are worth no more than the room at its prices, and no more than everything
-// that is left for this cell. The first tells large cells from small ones at the beginning; the second tells them apart at the end, when
-// nothing is left to fill a large one with.
+// The bound is the lowest of three: the ratio of the last filling (g.last), the worth of the cell's room, and the worth of all items that
+// are left for the cell. The worth of room ranks cells at the beginning. The worth of the items matters at the end, when too few are left
+// to fill a large cell.
 func (g *greedy) candidates(s *supply, v []float64, w *unitWorth) {
 	p := g.p
 	g.order = g.order[:0]
@@ -235,7 +235,8 @@ func (g *greedy) candidates(s *supply, v []float64, w *unitWorth) {
 	slices.SortStableFunc(g.order, func(a, b candidate) int { return cmp.Compare(b.ratio, a.ratio) })
 }
 
-// pick fills the promising cells and keeps the filling that is worth most per price.
+// pick fills cells in the order of candidates, and sets g.best to the filling with the most worth per price. It returns false if no cell
+// can be filled or the budget is over.
 func (g *greedy) pick(v []float64, w *unitWorth, b *budget) bool {
 	best := -1.0
 	for _, c := range g.order {
@@ -273,11 +274,10 @@ func (g *greedy) pick(v []float64, w *unitWorth, b *budget) bool {
 	return best >= 0
 }
 
-// forced reports whether a cell may be opened for items of which so many are left by class, and the class without
-// which it may not (-1: none).
+// forced reports whether a node of cell c may be opened, given the items left by class. A large cell may be opened only for a class that
+// fits no cell of fewer steps (Cell.Over). forced returns such a class, and one of its items must be on the node; -1 if the cell is open.
 //
-// Of the classes that justify the cell the most precious one is forced: it would be the first to be put there anyway, and one item of it
-// is enough for the others to come along.
+// If several classes justify the cell, forced returns the one whose items are worth most, because these would be placed first anyway.
 func (p *part) forced(c int, left []int, worth []float64) (class int, ok bool) {
 	cell := &p.cells[c]
 	if !cell.large {
@@ -292,10 +292,9 @@ func (p *part) forced(c int, left []int, worth []float64) (class int, ok bool) {
 	return best, best >= 0
 }
 
-// repeat says how many nodes may be filled like the best one.
+// repeat returns how many nodes can be filled like the best one.
 //
-// After a node is filled the same filling is the best one again, as long as there are items for it: thousands of equal pods take a handful
-// of steps.
+// The same filling stays the best one as long as there are items for it, so thousands of equal pods take a handful of steps.
 func (g *greedy) repeat(s *supply) int {
 	n := math.MaxInt
 	for i, k := range g.best.classes {

@@ -29,24 +29,29 @@ type knapsack struct {
 	size   []float64 // per position: weighted need of one item
 	dense  []float64 // position*dims: best value per unit of room among this position and later ones
 	weight []float64 // per dimension: what a unit of room is worth
-	rates  []float64 // per class: value per weighted need
-	sizes  []float64 // per class: weighted need
 	need   []float64
 	room   []int64 // of the empty node
 	rooms  []int64 // depth*dims
 	counts []int   // per position
-	banned []int   // per class
 	best   float64
 	found  load
 	upper  float64 // what branches that were not looked at may hold
 	nodes  int     // budget
 	deep   int     // questions of a division, where looks do not come to the end; 0 for none
 	steps  work.Steps
+	class  perClass
+}
+
+// A perClass is scratch memory of a knapsack, by class.
+type perClass struct {
+	rates  []float64 // value per weighted need
+	sizes  []float64 // weighted need
+	banned []int     // branches in which the class is left out
 }
 
 func newKnapsack(p *part) *knapsack {
 	return &knapsack{p: p, sack: lp.NewFractional(p.dims), weight: make([]float64, p.dims), need: make([]float64, p.dims),
-		rates: make([]float64, p.classes()), sizes: make([]float64, p.classes()), banned: make([]int, p.classes())}
+		class: perClass{rates: make([]float64, p.classes()), sizes: make([]float64, p.classes()), banned: make([]int, p.classes())}}
 }
 
 // search returns a value that no contents of cell c exceed. If some are worth more than floor, the best found are in k.found (else
@@ -124,15 +129,15 @@ func (k *knapsack) rank() {
 		for d, u := range p.needs(i) {
 			s += float64(k.weight[d] * float64(u))
 		}
-		k.rates[i], k.sizes[i] = k.value[i]/s, s
+		k.class.rates[i], k.class.sizes[i] = k.value[i]/s, s
 	}
 	slices.SortFunc(k.order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(k.rates[b], k.rates[a]), cmp.Compare(k.sizes[b], k.sizes[a]), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(k.class.rates[b], k.class.rates[a]), cmp.Compare(k.class.sizes[b], k.class.sizes[a]), cmp.Compare(a, b))
 	})
 	n := len(k.order)
 	k.size = k.size[:0]
 	for _, i := range k.order {
-		k.size = append(k.size, k.sizes[i])
+		k.size = append(k.size, k.class.sizes[i])
 	}
 	k.counts = resize(k.counts, n)
 	clear(k.counts)
@@ -166,7 +171,7 @@ func (k *knapsack) mark(class, n int) {
 		return
 	}
 	for _, f := range k.p.foes[class] {
-		k.banned[f] += n
+		k.class.banned[f] += n
 	}
 }
 
@@ -179,7 +184,7 @@ func (k *knapsack) descend(i int, v float64, forced int) {
 	}
 	n := len(k.order)
 	room := k.rooms[i*p.dims : (i+1)*p.dims]
-	for i < n && (k.banned[k.order[i]] > 0 || !fits(p.needs(k.order[i]), room)) {
+	for i < n && (k.class.banned[k.order[i]] > 0 || !fits(p.needs(k.order[i]), room)) {
 		k.counts[i] = 0
 		copy(k.rooms[(i+1)*p.dims:(i+2)*p.dims], room)
 		i++

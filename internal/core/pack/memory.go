@@ -219,7 +219,7 @@ func (m *Memory) answer(p *Problem, b *budget) *Result {
 	if !near || m.ratio == 0 {
 		return nil
 	}
-	s := newSolution(upTo(split(p), m.over), b, m.over)
+	s := newSolution(openUpTo(split(p), m.over), b, m.over)
 	start := m.patterns(p)
 	for _, r := range s.runs {
 		if !r.recall(m) {
@@ -247,7 +247,7 @@ func (m *Memory) bound(p *Problem, over int) *Result {
 	if _, near := m.near(p); !near {
 		return nil
 	}
-	s := newSolution(upTo(split(p), over), newBudget(Options{}), over)
+	s := newSolution(openUpTo(split(p), over), newBudget(Options{}), over)
 	for _, r := range s.runs {
 		if !r.recall(m) {
 			return nil

@@ -239,7 +239,7 @@ func (g *grouping) dropHomeless(p *Problem, open []bits.Set) {
 func openCells(p *Problem, g *grouping) []bits.Set {
 	open := make([]bits.Set, len(p.Cells))
 	over := func(c int) bool { // not even one node of it is within the limits
-		return slices.ContainsFunc(p.Limits, func(l Limit) bool { return l.Use[c] > 0 && l.Use[c] > l.Max })
+		return slices.ContainsFunc(p.Limits, func(l Limit) bool { return !l.Parts && l.Use[c] > 0 && l.Use[c] > l.Max })
 	}
 	words := (len(g.sets) + 63) / 64
 	arena := make(bits.Set, len(p.Cells)*words)

@@ -2,8 +2,11 @@ package pack
 
 import "slices"
 
-// upTo returns parts in which cells up to so many steps too large are open to all.
-func upTo(parts []*part, over int) []*part {
+// Here a cell is "open" if every item that may use it may justify a node of it. Other large cells are for items that fit nothing smaller;
+// see "What large cells are" in the package comment.
+
+// openUpTo returns copies of the parts in which cells that are at most over steps too large are open.
+func openUpTo(parts []*part, over int) []*part {
 	out := make([]*part, len(parts))
 	for i, p := range parts {
 		q := *p
@@ -17,7 +20,7 @@ func upTo(parts []*part, over int) []*part {
 	return out
 }
 
-// stepsOf are the sizes of cells that are too large for all.
+// stepsOf returns by how many steps the cells that are not open are too large: each number once, ascending.
 func stepsOf(parts []*part) (steps []int) {
 	for _, p := range parts {
 		for i := range p.cells {
@@ -30,22 +33,22 @@ func stepsOf(parts []*part) (steps []int) {
 	return slices.Compact(steps)
 }
 
-// widest is the solution in which all cells are open to all; s where they are anyway.
+// widest returns a new solution with all cells open; s itself if all of its cells are open already.
 func (s *solution) widest(parts []*part, b *budget) *solution {
 	steps := stepsOf(parts)
 	if len(steps) == 0 {
 		return s
 	}
 	most := steps[len(steps)-1]
-	return newSolution(upTo(parts, most), b, most)
+	return newSolution(openUpTo(parts, most), b, most)
 }
 
-// widen opens cells that are too large to all, step by step, and returns the fleet of the last step that was worth it: it holds more, or
-// it costs less and lowers the bill by more than was asked for. What opening all of them would not bring is not looked for.
+// widen opens large cells step by step, and returns the last solution that was worth it (see losesTo), or s if none was. It searches a step
+// only if bounds show that the step may be worth it, and it does nothing if even all, with all cells open, cannot be.
 //
-// Why not open them at once: an enormous machine is often the cheapest per core by a hair, and a fleet of few enormous machines loses more
-// when one of them goes, waits longer for an empty one, and leaves more behind when pods leave. So a larger one has to pay for itself by
-// more than was asked, and the question is put step by step, since the first step often brings most of it.
+// Why not open all cells at once: an enormous machine is often the cheapest per core, but only just. A fleet of few enormous machines loses
+// more pods when one machine fails, seldom has an empty machine to remove, and keeps more room unused when pods leave. So larger machines
+// must save at least Options.Gain, and they are tried step by step because the first step often saves most.
 func (s *solution) widen(parts []*part, all *solution, o Options, b *budget) *solution {
 	best := s
 	if all == s || !best.mayGain(all, o.Gain) {
@@ -54,36 +57,37 @@ func (s *solution) widen(parts []*part, all *solution, o Options, b *budget) *so
 	for _, over := range stepsOf(parts) {
 		next := all
 		if over < all.over {
-			next = newSolution(upTo(parts, over), b, over)
+			next = newSolution(openUpTo(parts, over), b, over)
 		}
 		if !best.mayGain(next, o.Gain) {
 			continue
 		}
 		b.watch(next)
 		next.improve(o)
-		if best.loses(next, o.Gain) {
+		if best.losesTo(next, o.Gain) {
 			best = next
 		}
 	}
 	return best
 }
 
-// loses reports whether another fleet is worth opening cells that are too large.
-func (s *solution) loses(to *solution, gain int64) bool {
+// losesTo reports whether the fleet of a wider solution is worth its larger machines: it leaves fewer items without a place; or it leaves
+// as many, costs less, and lowers the bill by more than gain thousandths.
+func (s *solution) losesTo(to *solution, gain int64) bool {
 	price, lost := s.sum()
 	newPrice, newLost := to.sum()
 	return newLost < lost || newLost == lost && newPrice < price && float64(newPrice-to.own()) < float64(float64(price-s.own())*keep(gain))
 }
 
-// mayGain reports whether bounds allow a wider choice to bring what is asked of it.
+// mayGain reports whether a wider solution may be worth its larger machines, judged by bounds alone, before any fleet of it is searched.
 //
-// Bounds answer before fleets are looked for. First the volume bound of the wider choice, which costs next to nothing, then the fluid one
-// part by part, until it is clear that even the best wider fleet would not be cheap enough.
+// It starts with the volume bound of the wider solution, which costs next to nothing. Then it refines the bound part by part with the fluid
+// LP, and stops as soon as even the best wider fleet would not be cheap enough.
 func (s *solution) mayGain(wide *solution, gain int64) bool {
 	if _, lost := s.sum(); lost > 0 {
 		return true
 	}
-	limit := s.plausible(gain)
+	limit := s.boundToBeat(gain)
 	for _, r := range wide.runs {
 		if wide.bound() >= limit || r.b.over {
 			return false
@@ -93,15 +97,19 @@ func (s *solution) mayGain(wide *solution, gain int64) bool {
 	return wide.bound() < limit
 }
 
-// widenFew is how many items are few: a wider choice is looked at in no time.
+// widenFew is the number of items up to which a wider solution is searched so fast that it may be searched without a strict reason.
 const widenFew = 200
 
+// keep returns the part of a bill that is left after a saving of gain thousandths.
 func keep(gain int64) float64 { return 1 - float64(gain)/1000 }
 
-// plausible returns what the bound of a wider choice must be below to be looked at. Two bounds tell what large cells are worth better
-// than two fleets of which neither is the best, unless few items, which a bound may cut, leave so much unused that the fleet is farther
-// from its bound than what is to be gained. Of costs without a bill a fleet of larger machines has no more.
-func (s *solution) plausible(gain int64) float64 {
+// boundToBeat returns the number that the bound of a wider solution must be below, or the wider solution is not searched.
+//
+// It is the price of s less the required gain. If s is not proven optimal, the bound of s stands for its price, because two bounds show
+// better than two imperfect fleets what larger machines save. The price is kept if items are few and the fleet is farther from its bound
+// than the gain: there the bound, which may cut items, is too low to compare with. Costs that are on no bill (see own) are not reduced
+// by the gain.
+func (s *solution) boundToBeat(gain int64) float64 {
 	price, _ := s.sum()
 	items := 0
 	for _, r := range s.runs {
@@ -114,12 +122,12 @@ func (s *solution) plausible(gain int64) float64 {
 	return min(float64(price), float64((from-own)*keep(gain))+own)
 }
 
-// optimal reports whether no fleet is cheaper.
+// optimal reports whether the fleets of all parts are proven to be the cheapest.
 func (s *solution) optimal() bool {
 	return !slices.ContainsFunc(s.runs, func(r *run) bool { return !r.optimal })
 }
 
-// own is the part of the price that is on no bill.
+// own returns the part of the price that is on no bill: the fixed cost of each node, such as the agents that run on it.
 func (s *solution) own() (sum int64) {
 	for _, r := range s.runs {
 		for _, n := range r.best.nodes {

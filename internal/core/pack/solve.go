@@ -9,23 +9,24 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A guide says how a greedy run fills nodes: how much it prefers big items, and from how large a sample it takes them.
+// A guide says how a greedy run fills nodes: how much it prefers big items (bonus), and how many times its fair share of each class a
+// node may take (share).
 //
-// Worths alone do not say which item goes first. Among items that are worth what they cost, a large item that still
-// fits is harder to place later than a small one, so it is preferred by a bonus; how much depends on how many items
-// a node holds, which is not known before trying. And a node that is filled with the best of everything leaves the
-// rest to nodes that come later: taking a fair share of each class, out of a sample, gives all nodes the same mix,
-// as the LP does.
+// Worths alone do not decide which item goes first. Among items that are worth what they cost, a large item is harder to place later
+// than a small one, so it gets a bonus. The right bonus depends on how many items a node holds, which is not known before trying. And a
+// node that takes only the best items leaves the rest to later nodes. If each node takes about its fair share of each class, all nodes
+// get the same mix, as in the LP.
 type guide struct{ bonus, share float64 }
 
-// guides are what the greedy runs try, the usual winners first.
+// guides returns the guides that the greedy runs try, the usual winners first.
 func guides() []guide {
 	return []guide{{0.3, 1.05}, {0.3, 2}, {0, 1.3}, {0, 2}, {1, 1.15}, {0.3, 1.15}}
 }
 
+// fastGuides is how many of the guides every search tries. The others need time.
 const fastGuides = 3
 
-// How often, and up to how many trials, the greedy is run with other samples.
+// resample runs the greedy sampleRounds times with other samples, and stops after sampleTrials trials.
 const (
 	sampleRounds = 4
 	sampleTrials = 1000
@@ -33,11 +34,14 @@ const (
 
 // Solve finds a cheap fleet for p and proves a bound on every fleet.
 //
-// The order is from cheap and sure to dear and doubtful. A memory or a known answer ends it at once. Prices, a
-// greedy fleet and a bound come for little work; where a fleet is known that is close enough to the bound, none is
-// looked for, and all items are left. The configuration LP and wider cells follow where something is at stake, then
-// deeper knapsacks for it and the search, which can use any amount, and at last small parts in whole nodes: a
-// proof, whose branches are turned into fleets on the way.
+// It goes from cheap steps that always help to expensive steps that may not:
+//  1. An answer from memory, or to the same question, is returned at once.
+//  2. If the caller knows a fleet (Options.Price) that is close enough to the bound, Solve searches none and leaves all items.
+//  3. Pricing, a greedy fleet and the configuration LP; then larger cells are opened (widen).
+//  4. Deeper knapsacks for the configuration LP (deepen), and a search that can use any amount of work.
+//  5. Branch and price for small parts, which proves a bound in whole nodes and finds fleets on the way.
+//
+// Each step after the first fleet gets only as much work as the money at stake justifies.
 func Solve(p *Problem, o Options) *Result {
 	b := newBudget(o)
 	question := questionOf(p, o, 's')
@@ -81,14 +85,13 @@ func Solve(p *Problem, o Options) *Result {
 	return out
 }
 
-// Bound proves a bound without looking for a fleet: by volumes, by the fluid LP, which is weaker than the configuration LP but knows
-// which items fit where, and by the configuration LP, where classes are few, there is time, and a known fleet costs no more than the
-// little that such an LP can add.
+// Bound proves a bound without searching a fleet: by volumes, by the fluid LP, and sometimes by the configuration LP, which is stronger but
+// costs more.
 //
-// The known fleet says which proofs can be of use. If it is within a fifth of a percent of the bound, more is not needed. If it is
-// farther away than a few percent, something keeps it there that a packer does not know (pods that must not meet, zones that must be
-// even), and a better bound would not tell what. Only in between is the configuration LP asked, or where so few items are left that broken
-// nodes alone explain the distance.
+// The price of the known fleet (Options.Price) decides about the configuration LP. If the fleet is within boundNear of the bound, no better
+// bound is needed. If it is farther than boundFar, something raises its price that the packer does not know (pods that must not meet, zones
+// that must be even), and a better bound would not explain it. The configuration LP is solved only in between, or if a part has at most
+// boundFew items: there cut nodes alone may explain the distance.
 func Bound(p *Problem, o Options) *Result {
 	question := questionOf(p, o, 'b')
 	if out := o.Known.find(question); out != nil {
@@ -102,7 +105,7 @@ func Bound(p *Problem, o Options) *Result {
 		return out
 	}
 	b := newBudget(o)
-	s := newSolution(upTo(split(p), o.Over), b, o.Over)
+	s := newSolution(openUpTo(split(p), o.Over), b, o.Over)
 	for _, r := range s.runs {
 		r.sharpen()
 		r.best = &fleet{}
@@ -115,7 +118,8 @@ func Bound(p *Problem, o Options) *Result {
 	}
 	if o.Exact > 0 {
 		whole := s.bound()
-		s.branchOut(o.Exact, func(r *run) float64 { // no fleet is worth looking for in which the others cost less than their bounds
+		// The known fleet pays at most this much for the part: its price less the bounds of all other parts.
+		s.branchOut(o.Exact, func(r *run) float64 {
 			twins := float64(1 + len(r.twins))
 			return (float64(o.Price) - whole + r.bound()*twins) / twins
 		})
@@ -127,14 +131,14 @@ func Bound(p *Problem, o Options) *Result {
 	return out
 }
 
-// A solution is the runs of all parts, with cells up to some size open to all. Parts that are equal in all numbers share a run.
+// A solution is the runs of all parts, with cells up to some size open. Parts that are equal in all numbers share a run.
 //
-// Parts share no cell that matters to both, so the best fleet of the whole is the best of each, and bounds add up. That is what makes a
-// cluster with twenty teams in twenty pools as easy as twenty small ones. Teams that ask for the same in pools that sell the same are one
-// question; see equal.
+// No two parts have a cell in common that matters to both, so the best fleets of the parts together are the best fleet, and bounds add up.
+// Therefore a cluster with twenty teams in twenty pools is as easy as twenty small clusters. Teams with the same pods in pools that sell
+// the same machines share a run; see equal.
 type solution struct {
 	runs []*run
-	over int // steps too large that cells may be for all
+	over int // cells that are at most so many steps too large are open
 }
 
 func newSolution(parts []*part, b *budget, over int) *solution {
@@ -149,7 +153,7 @@ func newSolution(parts []*part, b *budget, over int) *solution {
 	return s
 }
 
-// improve finds a fleet for every part: greedily, then, if there is time, by the configuration LP.
+// improve finds a fleet for every part: by the greedy, then, unless Options.Fast is set, by the configuration LP.
 func (s *solution) improve(o Options) {
 	for _, r := range s.runs {
 		r.close = closeTo(o)
@@ -177,7 +181,8 @@ func (s *solution) improve(o Options) {
 	}
 }
 
-// hopeless reports whether a fleet that is known is as close to the bound as any has to be, whatever cells others are of.
+// hopeless reports whether a search could gain next to nothing: the known fleet of Options.Price is close enough to the bound, even to the
+// bound with all cells open.
 func (s *solution) hopeless(all *solution, o Options) bool {
 	if o.Price == 0 {
 		return false
@@ -194,10 +199,10 @@ func (s *solution) hopeless(all *solution, o Options) bool {
 	return all.bound()*closeTo(o) >= float64(o.Price)
 }
 
-// closeTo is at how many times the bound a fleet is close enough.
+// closeTo returns a factor: a fleet that costs at most so many times the bound is close enough.
 func closeTo(o Options) float64 { return 1 + max(float64(o.CloseMillionths)/1e6, gapGoal/2) }
 
-// unpacked is the answer that proves a bound and leaves all items.
+// unpacked returns the result with a proven bound, an empty fleet, and all items left.
 func (s *solution) unpacked(p *Problem, b *budget) *Result {
 	for _, r := range s.runs {
 		r.best = &fleet{}
@@ -221,7 +226,7 @@ func (s *solution) bound() (bound float64) {
 	return bound
 }
 
-// A pricing says what an item of each class is worth, and what room is.
+// A pricing is the worth of an item of each class, and of a unit of room.
 type pricing struct {
 	worth []float64
 	unit  *unitWorth
@@ -229,30 +234,30 @@ type pricing struct {
 
 // A run is the search for one part.
 //
-// It goes from rough to fine and keeps everything that can be of use later: all proofs, because the one with the highest bound may not fit
-// into whole numbers; all pricings, because either may be the better guide; all patterns of the configuration LP, because branch and price
+// It goes from rough to fine and keeps everything that may help later: all proofs, because the one with the highest bound may not fit into
+// whole numbers; all pricings, because a rough one may be the better guide; all patterns of the configuration LP, because branch and price
 // starts from them.
 //
-// Invariant: best is nil only before the first greedy run, and from then on never gets worse. bound never falls. So whatever ends a run,
-// it ends with the best that it had.
+// Invariant: best is nil only before the first greedy run, and never gets worse after it. bound never falls. So a run can be stopped at any
+// time and still has the best fleet and bound that it found.
 type run struct {
 	p       *part
 	b       *budget
 	pricing           // the pricing that bounds best
 	volume  float64   // bound by volume
 	fluid   *fluid    // nil before refine, and where there is none
-	sharp   bool      // nothing is left to sharpen
-	guiding []pricing // what greedy runs may go by
+	sharp   bool      // sharpen has nothing left to do
+	guiding []pricing // the pricings that greedy runs may use
 	winner  pricing   // the pricing that led to the best fleet
 	greedy  *greedy
 	best    *fleet
-	proofs  []proof // what bounds the fleet, as found by the LPs
-	close   float64 // the search may end at so many times the bound
-	// optimal is set when no fleet of this part is cheaper.
+	proofs  []proof // proofs of bounds, from the LPs
+	close   float64 // the search may end when best costs at most so many times the bound
+	// optimal is set when best is proven to be the cheapest fleet of this part.
 	optimal bool
 	columns []load     // patterns of the configuration LP
-	shallow bool       // deeper knapsacks may find more of them
-	tree    *branching // nil where whole nodes were not looked at
+	shallow bool       // the knapsacks of the configuration LP gave up early: deeper ones may find more patterns
+	tree    *branching // nil if branch and price did not run
 	twins   []*part    // parts with the same numbers; they get the same fleet
 }
 
@@ -261,18 +266,17 @@ const (
 	maxMasterClasses = 160
 	// maxBoundClasses is the same where nothing but a bound is wanted.
 	maxBoundClasses = 60
-	// boundNear is how near to a bound, in parts, a fleet needs no better one; one as far as boundFar is kept there
-	// by what no packer knows.
+	// Bound looks for a better bound only if the known fleet costs more than boundNear and less than boundFar above the bound, as parts
+	// of the bound.
 	boundNear, boundFar = 2e-3, 0.05
-	// boundFew is up to how many items whole nodes make a difference that fractions do not see.
+	// boundFew is the number of items up to which the price of whole nodes may be far above that of the cut nodes of an LP.
 	boundFew = 100
 )
 
 // generate solves the configuration LP and keeps its proof.
 //
-// The columns begin with the patterns that are known, of the best fleet among them: then the LP is never dearer
-// than that fleet, and its prices are near the truth from the first turn on. From patterns of one class alone it
-// would take as many turns again to find out what the greedy knows already.
+// The first columns are all known patterns, among them those of the best fleet. So the LP never costs more than that fleet, and its prices
+// are good from the first turn on. If it started from patterns of one class each, it would need about twice as many turns.
 func (r *run) generate(deepest int) *master {
 	m := newMaster(r, r.p.count)
 	if m.deepest = deepest; r.small() {
@@ -294,7 +298,7 @@ func (r *run) generate(deepest int) *master {
 	return m
 }
 
-// configure solves the configuration LP, with so many questions for a knapsack at most, and rounds it.
+// configure solves the configuration LP and rounds it to a fleet. deepest is how much a knapsack may search at most before it gives up.
 func (r *run) configure(deepest int) {
 	if r.b.over || r.good() && !r.optimal || r.p.classes() > maxMasterClasses {
 		return
@@ -306,10 +310,11 @@ func (r *run) configure(deepest int) {
 	})
 }
 
-// deepen asks deeper knapsacks of the parts in which others found nothing and could not say that there is nothing.
+// deepen solves the configuration LP again, with knapsacks that search further, for the parts in which knapsacks gave up before they found
+// a better pattern or proved that there is none.
 //
-// It comes after the choice of sizes. Before, every step of that would spend its work on the last thousandth of a
-// bound, and none be left for the step that is taken.
+// It runs after widen has chosen the size of cells. Otherwise each step of widen would spend its work on the last thousandth of a bound,
+// and no work would be left for the step that is taken.
 func (s *solution) deepen() {
 	for _, r := range s.runs {
 		if r.shallow {
@@ -318,10 +323,10 @@ func (s *solution) deepen() {
 	}
 }
 
-// stake is how many nano-dollars an hour the part and its twins may at most be cheaper; no number is enough when items are left out.
+// stake returns the most, in nano-dollars an hour, that any improvement of the part and its twins can save: price less bound. It is
+// infinite if items have no place.
 //
-// It is the only number by which attempts of different kinds can be compared: proving, searching and rounding all have in common that they
-// can bring no more than this.
+// Attempts of all kinds (proof, search, rounding) get work in proportion to it, because none of them can save more.
 func (r *run) stake() float64 {
 	if r.best.lost > 0 {
 		return math.Inf(1)
@@ -329,7 +334,7 @@ func (r *run) stake() float64 {
 	return (float64(r.best.price) - r.bound()) * float64(1+len(r.twins))
 }
 
-// attempt does something that may come to nothing, with a budget for what is at stake.
+// attempt calls do, which may fail to improve anything, with a budget in proportion to the stake.
 func (r *run) attempt(stake float64, do func()) {
 	whole := r.b
 	defer func() { r.b = whole }()
@@ -337,11 +342,10 @@ func (r *run) attempt(stake float64, do func()) {
 	do()
 }
 
-// newRun prices room and items by the volume LP.
+// newRun returns the run of a part, with a first pricing and bound from the volume LP.
 //
-// The volume LP is solved for every part, because it always has an answer: it knows stock, limits and groups, and
-// takes next to no time. Its prices are the floor on which the rest stands when the fluid LP cannot be asked (cells
-// in short stock, items without needs).
+// The volume LP is solved for every part because it always has a solution, respects stock, limits and groups, and takes next to no
+// time. Its prices are used where the fluid LP cannot be solved (cells in short stock, items without needs).
 func newRun(p *part, b *budget) *run {
 	r := &run{p: p, b: b, greedy: newGreedy(p)}
 	unit, steps := p.volume(r.open())
@@ -355,6 +359,7 @@ func newRun(p *part, b *budget) *run {
 	return r
 }
 
+// bound returns the highest bound that is proven for the part.
 func (r *run) bound() float64 {
 	bound := 0.0
 	for _, p := range r.proofs {
@@ -363,12 +368,12 @@ func (r *run) bound() float64 {
 	return bound
 }
 
-// good reports whether the best fleet is near enough to the bound.
+// good reports whether the search of the part may end: the best fleet holds all items and is close enough to the bound, or it is optimal.
 func (r *run) good() bool {
 	return r.optimal || r.best != nil && r.best.lost == 0 && float64(r.best.price) <= r.bound()*r.close
 }
 
-// open lists the cells that may be used at all.
+// open returns the cells that some item may justify: open ones, and large ones up to the size that some item needs.
 func (r *run) open() []int {
 	most := 0
 	for _, n := range r.p.least {
@@ -383,10 +388,10 @@ func (r *run) open() []int {
 	return out
 }
 
-// refine prices room and items by the fluid LP, once.
+// refine prices room and items by the fluid LP over buckets of equal width. It does so once.
 //
-// Buckets of equal width do as long as the classes in one have nearly the same shape. They do for most questions: what is lost is what
-// items at the borders between two kinds of machine are mispriced by, and there are few of them. sharpen goes after those.
+// Such buckets suffice if the classes in each have nearly the same shape, as in most problems. Only items on the border between two
+// kinds of machine are mispriced, and they are few. sharpen divides the buckets of those.
 func (r *run) refine() {
 	if r.fluid != nil || !r.b.does(fluidLP) {
 		return
@@ -403,8 +408,8 @@ func (r *run) refine() {
 	r.sharp = exact || !ok
 }
 
-// sharpen prices them as finely as it pays. Greedy runs go by both pricings: where machines hold few items, what is whole matters
-// more than the last thousandth of a price, and either may be the better guide.
+// sharpen prices room and items by the fluid LP over finer buckets. Greedy runs use the rough pricing as well: if machines hold few items,
+// it matters more that whole items fit than how fine the prices are, so either pricing may be the better guide.
 func (r *run) sharpen() {
 	r.refine()
 	if r.fluid == nil || r.sharp || !r.b.does(dividing) {
@@ -418,10 +423,10 @@ func (r *run) sharpen() {
 	r.sharp = true
 }
 
-// use adds a pricing. The pricing that bounds best is the run's own.
+// use adds a pricing with the bound that it proves. If no earlier pricing proves a higher bound, it becomes the run's own pricing.
 //
-// A pricing is never trusted to bound as well as the LP it comes from says. lagrange computes from its numbers, and from nothing else,
-// what they prove; an LP that stopped early, rounded badly or saw buckets instead of classes is then merely weak, not wrong.
+// The bound is not taken from the LP that the pricing came from: lagrange computes it again from the pricing alone. So an LP that stopped
+// early, rounded badly or saw buckets instead of classes makes the bound weak, but never wrong.
 func (r *run) use(by pricing) {
 	bound := r.p.lagrange(by)
 	if bound >= r.bound() || r.guiding == nil {
@@ -431,11 +436,11 @@ func (r *run) use(by pricing) {
 	r.proofs = append(r.proofs, proof{value: bound, worth: by.worth, limit: by.unit.limit})
 }
 
-// lagrange is the bound that item worths and unit worths prove: all items' worth less what short cells and limits give back.
+// lagrange returns the bound that a pricing proves: the worth of all items, less terms for limits and for cells in short stock.
 //
-// It is the inequality of the package comment with what can run out. Let w be the worths, l_j what a unit of limit j is worth, and let
-// every cell that can be had in any number hold at most its cost, c = price + Σ l_j·use_j. Take any fleet with x_c nodes of cell c that
-// holds all items. Then
+// It is the inequality of the package comment, extended by limits and stock. Let w be the worths, l_j what a unit of limit j is worth,
+// and let every cell that can be had in any number hold at most its cost, c = price + Σ l_j·use_j. Take any fleet with x_c nodes of
+// cell c that holds all items. Then
 //
 //	Σ_k w_k·n_k  ≤  Σ_c x_c·(cost of c + surplus of c)  =  price + Σ_j l_j·(use of j) + Σ_c x_c·surplus of c
 //
@@ -467,7 +472,7 @@ func (p *part) lagrange(by pricing) float64 {
 	return max(sum, 0)
 }
 
-// pricings are what greedy runs go by.
+// pricings returns the pricings that greedy runs use.
 func (r *run) pricings() []pricing {
 	if r.b.does(bothPricings) {
 		return r.guiding
@@ -475,10 +480,9 @@ func (r *run) pricings() []pricing {
 	return r.guiding[len(r.guiding)-1:]
 }
 
-// incumbent runs the greedy under the given guides and every pricing, and keeps the best fleet.
+// incumbent runs the greedy with each of the given guides and pricings, and keeps the best fleet.
 //
-// The first run is not cut by anything: pods wait for a fleet, and a question that cannot be answered within its budget is still
-// answered. All later ones are improvements.
+// No budget ends the first run, because pods wait for a fleet. Later runs are improvements, and the budget may end them.
 func (r *run) incumbent(guides []guide) {
 	for _, g := range guides {
 		for _, by := range r.pricings() {
@@ -497,11 +501,10 @@ func (r *run) incumbent(guides []guide) {
 	}
 }
 
-// resample runs the greedy again under all guides: it fills nodes with samples of what is left, and every run draws others.
+// resample runs the greedy again with all guides. Each run fills nodes from other random samples of the items that are left.
 //
-// Luck is cheap here. A greedy run is quick, and where nodes hold few items its result moves with the sample: the
-// best of several is then better than what repairs make of one of them in the same time. Where nodes hold many
-// items runs hardly differ, and little is at stake, so that little work is granted.
+// A greedy run is quick. If nodes hold few items, its result depends much on the sample, and the best of several runs is better than one
+// run that is repaired in the same time. If nodes hold many items, runs hardly differ; then little is at stake, and little work is granted.
 func (r *run) resample() {
 	most := r.b.trials + sampleTrials
 	for range sampleRounds {
@@ -511,7 +514,7 @@ func (r *run) resample() {
 	}
 }
 
-// result puts the fleets of all parts together.
+// result joins the fleets of all parts, with the bounds and their certificate.
 func (s *solution) result(p *Problem, b *budget) *Result {
 	out := &Result{Left: make([]int, len(p.Classes)), Partial: b.over}
 	for k, c := range p.Classes {
@@ -529,7 +532,8 @@ func (s *solution) result(p *Problem, b *budget) *Result {
 	return out
 }
 
-// branchOut proves bounds in whole nodes, below what a cheaper fleet of a part would cost, and takes such fleets as it meets.
+// branchOut runs branch and price on the parts: it proves bounds in whole nodes, and keeps cheaper fleets that it finds. cutoff returns the
+// price of a part from which on fleets are of no interest.
 func (s *solution) branchOut(most work.Units, cutoff func(*run) float64) {
 	for _, r := range s.runs {
 		if r.best.lost == 0 && !r.b.over {
@@ -540,17 +544,17 @@ func (s *solution) branchOut(most work.Units, cutoff func(*run) float64) {
 
 // prove writes bounds and their certificate.
 //
-// A part that leaves items out has no bound in dollars: its cheapest fleet would have to hold what no fleet can. It contributes nothing,
-// which keeps the sum a bound for the others.
+// A part with items without a place has no bound in dollars, because no known fleet holds its items. It adds 0 to the bound, which is then
+// still a bound.
 //
-// Twins have the same numbers but other classes: the proof is written once for each. The whole-node proof of a part replaces its share of
-// the bound, not its worths, because a checker goes through trees first and then asks what the rest is worth.
+// Twins have the same numbers but other classes, so the proof is written once for each. A whole-node proof of a part replaces its share of
+// the bound, not its worths, because a checker reads trees first and then adds the worth of the items that are in no tree.
 func (s *solution) prove(p *Problem, out *Result) {
 	out.Certificate = Certificate{Worth: make([]int64, len(p.Classes)), LimitWorth: make([]int64, len(p.Limits)), Over: s.over}
 	configured := false
 	for _, r := range s.runs {
 		if r.best.lost > 0 {
-			continue // what is left out has no price to compare with
+			continue // its bound would have no price to compare with
 		}
 		proof := r.certify()
 		for _, q := range append([]*part{r.p}, r.twins...) {
@@ -568,11 +572,10 @@ func (s *solution) prove(p *Problem, out *Result) {
 	}
 }
 
-// expand turns the fleet of a part back into patterns of the problem; merged classes are taken apart. It takes what it places off
-// left.
+// expand turns the fleet of a part into patterns of the problem, and takes the placed items off left.
 //
-// Equal classes were merged, so a node of a fleet says "five of that size", not whose. Members are used up one after the other, which
-// keeps as many nodes alike as can be: only where a member runs out in the middle of a group of equal nodes is the group cut in two.
+// Equal classes of the problem, the members, were merged into one class of the part. expand uses up the members one after the other. So
+// most equal nodes stay equal: a group of equal nodes is cut in two only where a member runs out.
 func (f *fleet) expand(p *part, left []int) []Pattern {
 	at := make([]int, p.classes()) // the member that is being placed
 	var out []Pattern

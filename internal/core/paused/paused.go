@@ -22,10 +22,10 @@ type Halt struct {
 
 // Of reports whether a pool stands still now. Of two switches that of the cluster is reported, unless the pool's lasts longer.
 func Of(snap *cluster.Snapshot, pool string, now time.Time) (h Halt, halted bool) {
-	if ns := snap.Namespace(v1.PausedNamespace); ns != nil {
+	if ns := cluster.Namespaces.Get(snap, v1.PausedNamespace); ns != nil {
 		h, halted = Read(ns.Annotations, now)
 	}
-	p := snap.Pool(pool)
+	p := cluster.Pools.Get(snap, pool)
 	if p == nil {
 		return h, halted
 	}

@@ -61,9 +61,9 @@ func TestOf(t *testing.T) {
 func world(cluster_, pool map[string]string) *cluster.Snapshot {
 	s := cluster.NewStore()
 	s.Update(func(d *cluster.Draft) {
-		d.PutNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", Annotations: cluster_}})
-		d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: pool}})
-		d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
+		cluster.Namespaces.Put(d, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", Annotations: cluster_}})
+		cluster.Pools.Put(d, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: pool}})
+		cluster.Pools.Put(d, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
 	})
 	return s.Snapshot()
 }
@@ -102,8 +102,8 @@ func TestNode(t *testing.T) {
 func TestSwitchesTellPoolsApart(t *testing.T) {
 	store := cluster.NewStore()
 	store.Update(func(d *cluster.Draft) {
-		d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "still", Annotations: annotated("true")}})
-		d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "moving"}})
+		cluster.Pools.Put(d, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "still", Annotations: annotated("true")}})
+		cluster.Pools.Put(d, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "moving"}})
 	})
 	of := func(pool string) *cluster.Node {
 		return &cluster.Node{Claim: &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1.NodePoolLabelKey: pool}}}}

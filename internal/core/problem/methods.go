@@ -7,7 +7,17 @@ import (
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/devices"
 	"karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/core/tariff"
 )
+
+// Hour returns what a new node is on a bill. ok is false for spot and reserved machines.
+func (p *Problem) Hour(b *Bin) (l tariff.Line, ok bool) {
+	first, cat := b.Launch.First, p.Templates[b.Template].Catalog
+	if cat.Offers[first.Offer].Kind != shape.OnDemand {
+		return l, false
+	}
+	return p.Settings.Commitments.Hour(cat.Names[first.Shape], cat.Offers[first.Offer].Labels, b.Launch.Price), true
+}
 
 // Arrivals are the daemons of a shape that are counted, wherever a node of it may be.
 func (t *Template) Arrivals(sh int) []Arrival {
@@ -167,6 +177,14 @@ func (t *Template) Exclude(mask, choice bits.Set) {
 			}
 		}
 	}
+}
+
+// Counts returns what a node of a shape counts against limits.
+func (t *Template) Counts(shape int) quantity.Vec {
+	if t.Counted != nil {
+		return t.Counted[shape]
+	}
+	return t.Catalog.Capacity[shape]
 }
 
 // Attachable is how many volumes of a driver a shape takes, −1 where that is not limited.

@@ -15,6 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/rule/volumes"
 	"karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/core/tariff"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -24,6 +25,7 @@ type Problem struct {
 	Names        []string // of the columns, for explanations
 	Nodes        []Node
 	Pools        []Pool
+	Quotas       []Quota
 	Templates    []Template // heaviest first, then by name
 	Tiers        int        // templates of equal weight form a tier, counted from the heaviest
 	Classes      []Class
@@ -49,6 +51,9 @@ type Settings struct {
 	FirstFit      bool        // no improvement
 	Unproven      bool        // no bound where finding the fleet does not prove one
 	Memory        Memory      // of an earlier Result
+	// Commitments are what machines that are bought on demand may use, and Fixed the machines that stay and may use it. nil: none.
+	Commitments *tariff.Book
+	Fixed       []tariff.Line
 }
 
 // Terms say what a new node is reckoned to cost.
@@ -57,6 +62,9 @@ type Terms struct {
 	// Node is what a node costs by itself, whatever machine it is: the agents on it, its address, an operator's attention. It is in every
 	// decision and in no price that is printed.
 	Node int64
+	// Interruption is what it costs when a machine is taken back, where its pool says nothing else. It is in every decision as the part of
+	// it that is expected in an hour, and in no price that is printed.
+	Interruption int64
 }
 
 // nodeShare is the part of its price that a node costs by itself at most.
@@ -93,6 +101,16 @@ type Pool struct {
 	Asks  int64 // CPU, in thousandths, that pods on its nodes ask for
 }
 
+// A Quota limits nodes of several pools together.
+type Quota struct {
+	Name  string
+	Limit limits.Pool
+	Of    []bits.Set // by template: the shapes whose nodes may fall under it; nil: none. The pools of these templates are Limited
+}
+
+// Covers reports whether a node of a template and shape may fall under the quota.
+func (q *Quota) Covers(t TemplateID, shape int) bool { return q.Of[t] != nil && q.Of[t].Has(shape) }
+
 // A Template is what a pool's new nodes are like.
 type Template struct {
 	Name    string
@@ -109,8 +127,9 @@ type Template struct {
 	Daemons   []DaemonGroup
 	DaemonOf  []int32 // per shape: index into Daemons
 	Min       []shape.MinValues
-	Prices    *Prices // of its shapes while no choice is narrowed; nil where reservations decide, whose number changes
-	Soft      bool    // has a PreferNoSchedule taint
+	Counted   []quantity.Vec // per shape: what limits count; nil: what the machine has. It differs where a quota limits dollars
+	Prices    *Prices        // of its shapes while no choice is narrowed; nil where reservations decide, whose number changes
+	Soft      bool           // has a PreferNoSchedule taint
 	Drivers   [][]int32
 	Devices   []*devices.State // per shape; nil where no class asks for any
 }
@@ -256,20 +275,21 @@ type Domain struct{ Key, Value int }
 
 // A Bin is a new node.
 type Bin struct {
-	Template TemplateID
-	Target   int
-	Mask     bits.Set // choices that are left
-	Shapes   bits.Set // every shape that can hold the pods
-	Used     quantity.Vec
-	Overhead quantity.Vec // the least that daemons take on any listed shape
-	Puts     []Put
-	Domain   []int32 // by topology key; −1 none, −2 open
-	Launch   shape.Launch
-	Narrowed Narrowed
-	Held     int   // reservation, −1 for none
-	Relaxed  []int // per MinValues of the template: the number that is met, where it was lowered; nil otherwise
-	Drivers  []int // of the devices that its pods get, whichever of the shapes it is; nil for nearly all
-	SameAs   int   // an earlier bin with the same Shapes, Mask, Used and Launch, −1 for none
+	Template   TemplateID
+	Target     int
+	Mask       bits.Set // choices that are left
+	Shapes     bits.Set // every shape that can hold the pods
+	Used       quantity.Vec
+	Overhead   quantity.Vec // the least that daemons take on any listed shape
+	Puts       []Put
+	Domain     []int32 // by topology key; −1 none, −2 open
+	Launch     shape.Launch
+	Narrowed   Narrowed
+	Discounted bool  // its choices were narrowed to what a commitment covers
+	Held       int   // reservation, −1 for none
+	Relaxed    []int // per MinValues of the template: the number that is met, where it was lowered; nil otherwise
+	Drivers    []int // of the devices that its pods get, whichever of the shapes it is; nil for nearly all
+	SameAs     int   // an earlier bin with the same Shapes, Mask, Used and Launch, −1 for none
 }
 
 // A Proof shows that no plan can be cheaper than a bound.

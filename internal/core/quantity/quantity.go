@@ -18,6 +18,25 @@ const (
 	fixed
 )
 
+// Names of the columns in which a container without a request counts as kube-scheduler's default for such containers. They hold back new
+// nodes only: an existing node has room without end in them, because kube-scheduler binds pods there by their requests alone. They stand in
+// explanations, not in objects.
+const (
+	AssumedCPU    = "assumed-cpu"
+	AssumedMemory = "assumed-memory"
+)
+
+// Assumed reports whether a column is one of these.
+func Assumed(name string) bool { return name == AssumedCPU || name == AssumedMemory }
+
+// RequestedOf returns the column of what is really requested, of a column that is Assumed.
+func RequestedOf(name string) int {
+	if name == AssumedCPU {
+		return CPU
+	}
+	return Memory
+}
+
 // A Vec is one amount for each column.
 type Vec []int64
 

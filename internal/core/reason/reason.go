@@ -44,6 +44,7 @@ const (
 	Affinity      // Key: the topology key in which no matching pod runs
 	AntiAffinity  // Key: the topology key in which a conflicting pod runs
 	Limit         // Key: the resource of which the pool may have no more
+	Quota         // Key: the resource of which the CapacityQuota that Detail names allows no more
 	MinValues     // Key: the label with too few distinct values left
 	Reservation   // a reservation that could serve it is in use
 	// the pool's requirements leave no instance type; Key: the requirement that no type meets, with Detail where no type meets both
@@ -62,7 +63,7 @@ type Count struct {
 	Pool       string `json:"pool,omitempty"`       // the pool whose new node refused; "" for existing nodes and for the pod itself
 	Candidates int    `json:"candidates,omitempty"` // existing nodes, or instance types, that this constraint removed
 
-	// Of a Limit: what is left of it, less than nothing where more is used than is allowed, and what the smallest
+	// Of a Limit or a Quota: what is left of it, less than nothing where more is used than is allowed, and what the smallest
 	// machine that would do has. Both in the unit of the resource.
 	Left  int64 `json:"left,omitempty"`
 	Needs int64 `json:"needs,omitempty"`
@@ -94,7 +95,7 @@ var names = [numCodes]string{
 	Taint: "TaintNotTolerated", LabelMismatch: "LabelMismatch",
 	LabelUnknown: "LabelUnknown", TooLarge: "DoesNotFit", NoShape: "NoInstanceType", NoOffering: "NoOffering",
 	HostPort: "HostPortTaken", VolumeLimit: "VolumeLimit", Spread: "TopologySpread",
-	Affinity: "PodAffinity", AntiAffinity: "PodAntiAffinity", Limit: "PoolLimit", MinValues: "MinValues",
+	Affinity: "PodAffinity", AntiAffinity: "PodAntiAffinity", Limit: "PoolLimit", Quota: "CapacityQuota", MinValues: "MinValues",
 	Reservation: "ReservationBusy", NoTypes: "NoInstanceTypes", Closed: "NodeClosed",
 }
 

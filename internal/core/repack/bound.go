@@ -12,8 +12,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
-// bound writes a bound on every plan for the pods of new nodes, whatever domains it chooses and whatever limits and
-// minValues allow. Machines up to so many steps too large are for anybody.
+// bound proves a lower bound on the cost of every plan for the pods of the new nodes, and writes it to r. The bound holds whichever
+// domains a plan chooses, and ignores what limits and minValues forbid. In the plans that it covers, machines up to over steps too
+// large may hold any pod.
 func bound(p *problem.Problem, at *solve.Placement, r *problem.Result, over int) {
 	boundBy(newQuestion(p, at), r, over)
 	if tooHigh(r) {
@@ -23,11 +24,12 @@ func bound(p *problem.Problem, at *solve.Placement, r *problem.Result, over int)
 	}
 }
 
-// tooHigh reports whether a bound is above the cost of the plan itself. It was proven for the lists that the cells
-// hold, and a plan may have opened another one: domains that rules about pods elsewhere took away leave lists that
-// no item asks for by itself.
+// tooHigh reports whether the bound is above the cost of the plan itself, so that it cannot be right. It was proven for the lists of
+// instance types that the cells hold, and a plan may launch another list: if constraints close a domain to a node, a list remains that
+// no item asks for by itself. bound then proves a lower bound from the lowest price of each shape (question.floors).
 func tooHigh(r *problem.Result) bool { return max(r.Volume, r.Config) > r.Cost }
 
+// boundBy asks package pack for a bound on a question about the pods of all new nodes, and writes bound and proof to r.
 func boundBy(q *question, r *problem.Result, over int) {
 	p, at := q.p, q.at
 	q.loose, q.proves = true, true
@@ -49,18 +51,26 @@ func boundBy(q *question, r *problem.Result, over int) {
 	q.makeCells()
 	q.anySize()
 	q.capHosts(opened)
+	discount(q).makeRows()
 	o := q.options()
 	o.Exact = exactWork / 2
 	o.Memory, o.Known, o.Price, o.Over = p.Settings.Memory.Bound, r.Memory.Known, r.Cost, over
+	if q.rows.on {
+		o = q.rows.beside(o, r.Cost)
+		for c := range q.problem.Cells {
+			q.problem.Cells[c].Over = 0
+		}
+	}
 	answer := pack.Bound(&q.problem, o)
 	r.Memory.Bound, r.Memory.Known = answer.Memory, answer.Known
 	q.prove(r, answer)
 }
 
-// anySize takes the policy about sizes out of a question where plans may have had to leave it: where pods were let off for the sake of a
-// domain, a pool may run out of what it may have, or pods need larger machines of one pool than of another.
+// anySize takes the size policy out of a question, so that any machine may hold any pod, if a plan may have had to break the policy.
+// That may be so if some pods may use any machine to reach a domain, if a pool may run out of machines (limits, minValues,
+// reservations), or if pods need larger machines in one pool than in another.
 func (q *question) anySize() {
-	if q.free() && !q.at.Lavish() && q.evenSizes() {
+	if q.free() && !q.at.AnyMachine() && q.evenSizes() {
 		return
 	}
 	for c := range q.problem.Cells {
@@ -68,8 +78,8 @@ func (q *question) anySize() {
 	}
 }
 
-// evenSizes reports whether every item needs machines of the same size in all templates that it fits at all. Exotic
-// machines count where there are no others, as when it is placed.
+// evenSizes reports whether every item needs machines of the same size (in steps too large) in all templates that it fits. Exotic machines
+// count only in templates where no ordinary machine fits, as when pods are placed.
 func (q *question) evenSizes() bool {
 	const none = math.MaxInt
 	type smallest struct{ ordinary, exotic int } // by steps too large
@@ -100,8 +110,9 @@ func (q *question) evenSizes() bool {
 	return true
 }
 
-// pinLeast splits pods that are spread over domains: whatever a plan does, so many of them are in each domain. Of
-// those that are left no domain gets more than a few, and so no node.
+// pinLeast splits items whose pods are spread over domains. Every plan puts at least so many of the pods into each domain (see
+// leastByDomain), and these become items that are pinned to it. The rest stays in the item, with a limit on how many of them one domain,
+// and therefore one node, can have.
 func (q *question) pinLeast() {
 	for i := range q.items {
 		it := &q.items[i]
@@ -171,24 +182,25 @@ func (q *question) bindsAlways(g int, it *item) bool {
 }
 
 const (
-	// mostCaps is how many host-level groups a bound knows of: most force fewer machines than are needed anyway.
+	// mostCaps is how many host-level groups capHosts uses. Most groups force fewer machines than are needed anyway.
 	mostCaps = 8
-	// mostCapped is up to how many items it knows of any. Beyond, the LP takes longer than the bound gains.
+	// mostCapped is the number of items above which capHosts uses none: the LP would take longer than the better bound is worth.
 	mostCapped = 400
 )
 
-// A hostCap is a host-level group with the items that every node holds only so many of.
+// A hostCap is the limit that a host-level group sets on how many pods of some items one node holds.
 type hostCap struct {
 	items  []int
-	most   int
-	forced int // machines that its pods need at least
+	most   int // pods of these items on one node, together
+	forced int // the least number of machines that its pods need
 }
 
-// capHosts tells the packer what host-level groups allow. It does so by one more dimension for a group, of which
-// each of its pods needs one and each machine has as much as the group allows. That holds for every plan: a new
-// node starts empty, all of these pods own the group and are counted by it wherever they go, so the last of them to
-// come to a node was admitted beside all others there, and they are no more than the skew of a spread, or one where
-// they keep apart. Pods that the group counts but that do not own it are left out.
+// capHosts tells the packer how many pods of a host-level group one node may hold. For each group it adds a dimension: each pod of the
+// group needs one unit, and each machine has as many units as the group allows on a node.
+//
+// The limit holds for every plan. A new node starts empty, and all these pods own the group and are counted by it on any node. So the last
+// of them to come to a node was admitted with all others counted, and together they are at most the maxSkew of a spread, or one for
+// anti-affinity. Pods that the group counts but that do not own it need no unit.
 func (q *question) capHosts(opened int) {
 	if len(q.items) > mostCapped {
 		return
@@ -214,6 +226,7 @@ func (q *question) capHosts(opened int) {
 	}
 }
 
+// capOf returns the limit that group g sets on a node; the zero hostCap if it sets none.
 func (q *question) capOf(g int) (out hostCap) {
 	group := &q.p.Groups[g]
 	switch {
@@ -235,10 +248,11 @@ func (q *question) capOf(g int) (out hostCap) {
 	return out
 }
 
-// leastOf works out how many of n new pods come to each domain at least, and how many more than that to any. The
-// last pod that comes to a domain finds it no more than the skew above the emptiest one, so if the emptiest ends
-// with m pods, no other gets beyond m and the skew: m has to be large enough for n new ones, and every domain
-// reaches m. Nor can every domain reach more than n new ones fill.
+// leastOf returns how many of n new pods each domain gets at least, and how many more than that a domain gets at most.
+//
+// When the last pod comes to a domain, the domain has at most maxSkew pods more than the emptiest one, that pod included. So if the
+// emptiest domain ends with m pods, no domain ends with more than m + maxSkew, and m must be large enough that n new pods fit. Every
+// domain ends with at least the smallest such m. And m is at most the level (highest) up to which n new pods can fill all domains.
 func (q *question) leastOf(g int, reach bits.Set, n int) (least []int, more int) {
 	group := &q.p.Groups[g]
 	domains := bits.Make(len(q.p.Keys[group.Key].Values))

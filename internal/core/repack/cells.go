@@ -343,6 +343,7 @@ func (q *question) addCells(t problem.TemplateID) {
 	for i := range all {
 		from := len(q.cells)
 		q.addLists(t, &all[i])
+		discount(q).addCells(t, &all[i])
 		if q.limited(tmpl) && !q.loose {
 			q.addShapes(t, &all[i])
 		}
@@ -399,6 +400,7 @@ func (q *question) addFloors(t problem.TemplateID, byKind [][]want) {
 			q.addCell(cell{tmpl: t, shape: sh}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: q.roomOf(tmpl, sh), Price: price + own, Own: own})
 		}
 	}
+	discount(q).addCells(t, &want{shapes: tmpl.Shapes, offers: bought(tmpl, tmpl.Mask)})
 	q.openCells(from, byKind, func(c *cell, w *want) bool {
 		return w.shapes.Has(c.shape) && tmpl.ShapeMask[c.shape].Meets(w.offers)
 	})

@@ -59,14 +59,16 @@ type question struct {
 	floors bool
 	// proves asks for a bound; exact is set where every node that pods can be on is one of the cells, and costs as much.
 	proves, exact bool
+	rows          rows
 }
 
 // A cell is a template with what a launch sends, the cheapest shape first.
 type cell struct {
-	tmpl  problem.TemplateID
-	shape int
-	pins  []int32  // the domains that it was split into; nil where it was not
-	kinds bits.Set // of items that may be on it
+	tmpl        problem.TemplateID
+	shape       int
+	pins        []int32  // the domains that it was split into; nil where it was not
+	kinds       bits.Set // of items that may be on it
+	*discounted          // nil: bought as launches prefer
 }
 
 func newQuestion(p *problem.Problem, at *solve.Placement) *question {
@@ -82,12 +84,23 @@ func newQuestion(p *problem.Problem, at *solve.Placement) *question {
 // ask takes apart the new nodes that are tied by nothing but per-node caps and pairwise conflicts, and makes the question of how to fill
 // nodes with their pods. It returns nil if there is nothing to ask.
 func ask(p *problem.Problem, at *solve.Placement) *question {
+	return asked(newQuestion(p, at))
+}
+
+// askBlind is ask as if there were no commitments.
+func askBlind(p *problem.Problem, at *solve.Placement) *question {
 	q := newQuestion(p, at)
+	q.rows.blind = true
+	return asked(q)
+}
+
+func asked(q *question) *question {
 	if !q.gather() {
 		return nil
 	}
 	q.makeCells()
 	q.makeLimits()
+	discount(q).makeRows()
 	return q
 }
 
@@ -114,6 +127,7 @@ func askChoosing(p *problem.Problem, at *solve.Placement) *question {
 	}
 	q.makeCells()
 	q.makeLimits()
+	discount(q).makeRows()
 	return q
 }
 
@@ -268,16 +282,20 @@ func (q *question) needOf(ci problem.ClassID) []int64 {
 	return q.gear.need(out, ci)
 }
 
-// makeLimits writes what limited pools have left, without the nodes that are taken apart.
+// makeLimits writes what the limits of pools and quotas leave, without the nodes that are taken apart.
 func (q *question) makeLimits() {
-	for pool := range q.p.Pools {
-		left := q.at.Remains(pool, q.stays)
+	for i := range len(q.p.Pools) + len(q.p.Quotas) {
+		left := q.at.Remains(i, q.stays)
 		if !left.Limited {
 			continue
 		}
-		q.limit(pool, left.Nodes, func(quantity.Vec) int64 { return 1 })
+		counts := func(c *cell) bool { return q.p.Templates[c.tmpl].Pool == i }
+		if i >= len(q.p.Pools) {
+			counts = func(c *cell) bool { return q.p.Quotas[i-len(q.p.Pools)].Covers(c.tmpl, c.shape) }
+		}
+		q.limit(counts, left.Nodes, func(quantity.Vec) int64 { return 1 })
 		for r, most := range left.Left {
-			q.limit(pool, most, func(v quantity.Vec) int64 { return v[r] })
+			q.limit(counts, most, func(v quantity.Vec) int64 { return v[r] })
 		}
 	}
 }
@@ -288,14 +306,14 @@ func (q *question) stays(bin problem.BinID) bool {
 	return found
 }
 
-func (q *question) limit(pool int, most int64, use func(quantity.Vec) int64) {
+func (q *question) limit(counts func(*cell) bool, most int64, use func(quantity.Vec) int64) {
 	if most == quantity.Max {
 		return
 	}
 	l := pack.Limit{Use: make([]int64, len(q.cells)), Max: max(most, 0)}
 	for c := range q.cells {
-		if tmpl := &q.p.Templates[q.cells[c].tmpl]; tmpl.Pool == pool {
-			l.Use[c] = use(tmpl.Catalog.Capacity[q.cells[c].shape])
+		if counts(&q.cells[c]) {
+			l.Use[c] = use(q.p.Templates[q.cells[c].tmpl].Counts(q.cells[c].shape))
 		}
 	}
 	q.problem.Limits = append(q.problem.Limits, l)

@@ -27,10 +27,19 @@ func Run(p *problem.Problem) *problem.Result {
 			from, part = idea, choosingPart
 		}
 	}
+	if p.Settings.Commitments != nil { // of the plan with commitments and the one without the cheaper counts
+		if q := askBlind(p, from); q != nil {
+			idea, _ := q.improve(r, blindPart)
+			at.Take(r, idea)
+		}
+	}
 	if q := ask(p, from); q != nil {
 		idea, improved := q.improve(r, part)
 		at.Take(r, idea)
 		over = max(over, improved)
+	}
+	if best := reorder(p, at, r); best != nil { // a bound is about the pods that existing nodes do not take: other ones now
+		at, r.Volume, r.Config, r.Proof = best, 0, 0, problem.Proof{}
 	}
 	if (r.Proof.Problem == nil || tooHigh(r)) && !p.Settings.Unproven && !at.Arrives() {
 		bound(p, at, r, over)
@@ -47,8 +56,11 @@ func (q *question) improve(r *problem.Result, part work.Units) (idea *solve.Plac
 		o = partOf(o, r.Cost-stays, r.Cost)
 	}
 	o.Least, o.Most = o.Least/part, o.Most/part
-	whole, proves := q.exact && q.plain(), !q.p.Settings.Unproven // the packer's question is all of our question
+	// the packer's question is all of our question
+	whole, proves := q.exact && !q.rows.on && !q.rows.blind && q.plain(), !q.p.Settings.Unproven
 	switch {
+	case q.rows.on:
+		o = q.rows.beside(o, r.Cost)
 	case whole && proves:
 		o.Exact = exactWork
 	case proves:
@@ -67,7 +79,7 @@ func (q *question) improve(r *problem.Result, part work.Units) (idea *solve.Plac
 
 // prove writes down what the packer proved.
 func (q *question) prove(r *problem.Result, answer *pack.Result) {
-	r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
+	r.Volume, r.Config = q.rows.withoutFixed(answer.VolumeBound), q.rows.withoutFixed(answer.ConfigBound)
 	r.Proof = problem.Proof{Problem: &q.problem, Certificate: answer.Certificate}
 }
 
@@ -111,6 +123,8 @@ const exactWork = work.Second / 12
 const (
 	// choosingPart is the part of the search that choosing domains may take, one of so many.
 	choosingPart = 5
+	// blindPart is the part of the search that a plan without commitments may take, one of so many.
+	blindPart = 4
 	// mostChoosing is up to how many pods domains are chosen for. Of many pods those that may be in any domain are
 	// few, and the work is not.
 	mostChoosing = 64
@@ -146,6 +160,9 @@ func (q *question) replay(fleet []pack.Pattern) *solve.Placement {
 	idea := q.at.Afresh(q.frozen)
 	var free []problem.Put
 	for _, pattern := range fleet {
+		if pattern.Cell >= len(q.cells) { // machines that stay
+			continue
+		}
 		if q.wastes(&pattern) {
 			return nil
 		}
@@ -181,6 +198,9 @@ func (q *question) wastes(pattern *pack.Pattern) bool {
 func (q *question) open(idea *solve.Placement, pattern *pack.Pattern) problem.BinID {
 	cell := &q.cells[pattern.Cell]
 	bin := idea.Open(cell.tmpl, cell.shape)
+	if d := cell.discounted; d != nil {
+		idea.Only(bin, d.shapes, d.offers)
+	}
 	for _, x := range pattern.Items {
 		idea.Pin(bin, q.items[x.Class].pins)
 	}

@@ -8,7 +8,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 )
 
-// A Sent is one offering that a launch sends: shape and offer, with its price.
+// A Sent is one offering that a launch sends: shape and offer, with its price as decisions reckon.
 type Sent struct {
 	Shape, Offer int
 	Price        int64
@@ -21,9 +21,10 @@ type Launch struct {
 	// Price is what launch pays: the lowest offering, or for spot the mean of all that are sent. Floor is the lowest, Worst
 	// the dearest that is sent.
 	Price, Floor, Worst int64
-	// Cost is what decisions reckon with: the price, or more for a spot list that is short. It is never what anybody pays.
-	Cost          int64
-	Types, Offers int // how many are sent
+	// Cost is what decisions reckon with: the price and what interruptions cost, or more for a spot list that is short. It is on no
+	// bill. Base is the lowest price of what is sent as decisions reckon, Risk what interruptions add to Price.
+	Cost, Base, Risk int64
+	Types, Offers    int // how many are sent
 }
 
 // A Band limits what a launch sends.
@@ -182,18 +183,22 @@ func (c *Catalog) reach(q *query) int64 {
 // atFloor describes a launch whose price is that of its cheapest offering.
 func (c *Catalog) atFloor(q *query, kind Kind, from int) Launch {
 	list := c.byPrice[kind]
-	l := Launch{Kind: kind, First: list[from], Floor: list[from].Price, Price: list[from].Price, Cost: list[from].Price}
+	l := Launch{Kind: kind, First: list[from], Cost: list[from].Price, Base: list[from].Price}
 	c.walk(q, kind, from, q.band.Types, Any, &l)
+	l.Price = c.Paid(l.First.Shape, l.First.Offer)
+	l.Risk, l.Floor = l.Base-l.Price, min(l.Floor, l.Price)
 	return l
 }
 
 // spot describes a launch of spot: its price is the mean of what is sent.
 func (c *Catalog) spot(q *query, from int, most int64) Launch {
 	list := c.byPrice[Spot]
-	l := Launch{Kind: Spot, First: list[from], Floor: list[from].Price}
+	l := Launch{Kind: Spot, First: list[from], Base: list[from].Price}
 	types, edge := q.band.Cut(c.floors(q, from), most, c.reach(q))
-	l.Price = mean(c.walk(q, Spot, from, types, edge, &l), l.Offers)
-	l.Cost = q.band.cost(types, l.Price, l.Floor, most)
+	sum, paid := c.walk(q, Spot, from, types, edge, &l)
+	reckoned := mean(sum, l.Offers)
+	l.Price = mean(paid, l.Offers)
+	l.Risk, l.Cost = reckoned-l.Price, q.band.cost(types, reckoned, l.Base, most)
 	return l
 }
 
@@ -214,8 +219,9 @@ func (c *Catalog) floors(q *query, from int) func() (int64, bool) {
 	}
 }
 
-// walk counts what is sent: the offerings up to edge of the cheapest types. It returns the sum of their prices.
-func (c *Catalog) walk(q *query, kind Kind, from, types int, edge int64, l *Launch) (sum int64) {
+// walk counts what is sent: the offerings up to edge of the cheapest types. It returns the sum of their prices as decisions reckon, and of
+// what is paid.
+func (c *Catalog) walk(q *query, kind Kind, from, types int, edge int64, l *Launch) (sum, paid int64) {
 	list := c.byPrice[kind]
 	var room [32]uint64 // enough for most catalogues, without an allocation
 	seen := bits.Set(room[:])
@@ -234,11 +240,20 @@ func (c *Catalog) walk(q *query, kind Kind, from, types int, edge int64, l *Laun
 			seen.Add(x.Shape)
 			l.Types++
 		}
-		l.Offers++
-		l.Worst = x.Price
 		sum += x.Price
+		paid += c.send(l, x)
 	}
-	return sum
+	return sum, paid
+}
+
+// send adds an offering to a launch and returns what is paid for it.
+func (c *Catalog) send(l *Launch, x *Sent) int64 {
+	paid := c.Paid(x.Shape, x.Offer)
+	if l.Offers++; l.Offers == 1 || paid < l.Floor {
+		l.Floor = paid
+	}
+	l.Worst = max(l.Worst, paid)
+	return paid
 }
 
 // Order returns all shapes that can be bought under offers, by their cheapest allowed offering.

@@ -47,7 +47,8 @@ type TypeOffer struct {
 	Kind        Kind
 	Reservation string // the id, for reserved ones
 	Left        int    // machines left in the reservation
-	Price       int64
+	Price       int64  // as decisions reckon
+	Risk        int64  // the part of the price that is on no bill
 	// Alloc overrides the type's allocatable vector; nil for most.
 	Alloc quantity.Vec
 }
@@ -69,7 +70,8 @@ type Catalog struct {
 	Offers   []Offer         // sorted by kind, then labels
 	ByKind   [Kinds]bits.Set // offers
 	Sold     []bits.Set      // per shape: the offers that sell it
-	Price    [][]int64       // per shape, per offer; 0 where not sold
+	Price    [][]int64       // per shape, per offer, as decisions reckon; 0 where not sold
+	Risk     [][]int64       // likewise, the part of the price that is on no bill; nil where there is none
 	// Left is how many machines are left in each reservation, by number; empty without reservations.
 	Left        map[int]int
 	VolumeLimit map[string][]int32 // by driver, per shape; −1 is unlimited
@@ -110,6 +112,14 @@ func Build(types []Type, number func(id string) int) *Catalog {
 	c.addVolumeLimits(owner)
 	c.sortByPrice()
 	return c
+}
+
+// Paid returns what a machine of a shape costs that is bought as an offer.
+func (c *Catalog) Paid(shape, offer int) int64 {
+	if c.Risk == nil {
+		return c.Price[shape][offer]
+	}
+	return c.Price[shape][offer] - c.Risk[shape][offer]
 }
 
 // variants yields the shapes of a type: its plain one, and one for each distinct override, with the offers of each.
@@ -215,9 +225,20 @@ func (c *Catalog) addOffers(owner []int, sells [][]int, number func(string) int)
 			o := known[offerKey(&t.Offers[i])].at
 			sold.Add(o)
 			price[o] = t.Offers[i].Price
+			if risk := t.Offers[i].Risk; risk > 0 {
+				c.riskOf(s, len(list))[o] = risk
+			}
 		}
 		c.Sold, c.Price = append(c.Sold, sold), append(c.Price, price)
 	}
+}
+
+// riskOf returns the risks of a shape, one for each offer, and makes room for them.
+func (c *Catalog) riskOf(shape, offers int) []int64 {
+	for len(c.Risk) < len(c.Names) {
+		c.Risk = append(c.Risk, make([]int64, offers))
+	}
+	return c.Risk[shape]
 }
 
 func (c *Catalog) addLabels(owner []int) {

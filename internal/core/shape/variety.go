@@ -76,7 +76,7 @@ func (c *Catalog) diverse(q *query, want []MinValues) (Launch, bool) {
 	sent, left := c.varied(q, v.Kind, want)
 	list, seen := c.byPrice[v.Kind], bits.Make(c.Len())
 	l := Launch{Kind: v.Kind, Types: left}
-	sum := int64(0)
+	sum, paid := int64(0), int64(0)
 	for i := range list {
 		x := &list[i]
 		if !sent.Has(x.Shape) || !q.offers.Has(x.Offer) {
@@ -90,16 +90,17 @@ func (c *Catalog) diverse(q *query, want []MinValues) (Launch, bool) {
 		case l.Offers+left >= MostOverrides:
 			continue
 		}
-		if l.Offers++; l.Offers == 1 {
-			l.First, l.Floor = *x, x.Price
+		if l.Offers == 0 {
+			l.First, l.Base = *x, x.Price
 		}
-		l.Worst = x.Price
 		sum += x.Price
+		paid += c.send(&l, x)
 	}
-	if l.Price = l.Floor; v.Kind == Spot {
-		l.Price = mean(sum, l.Offers)
+	l.Price, l.Cost = c.Paid(l.First.Shape, l.First.Offer), l.Base
+	if v.Kind == Spot {
+		l.Price, l.Cost = mean(paid, l.Offers), mean(sum, l.Offers)
 	}
-	l.Cost = l.Price
+	l.Risk = l.Cost - l.Price
 	return l, true
 }
 

@@ -10,6 +10,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/devices"
+	"karpenter.sh/karpenter/internal/core/rule/limits"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
@@ -252,29 +253,37 @@ func (c *checker) checkShared() {
 // checkPools: whatever is launched of what the claims list, no limit is exceeded.
 func (c *checker) checkPools() {
 	for i := range c.p.Pools {
-		left := c.p.Pools[i].Limit.Clone()
-		if !left.Limited {
-			continue
-		}
-		before := left.Clone()
+		c.checkLimit(c.p.Pools[i].Name, &c.p.Pools[i].Limit,
+			func(t problem.TemplateID, _ int) bool { return c.p.Templates[t].Pool == i })
+	}
+	for i := range c.p.Quotas {
+		c.checkLimit(c.p.Quotas[i].Name, &c.p.Quotas[i].Limit, c.p.Quotas[i].Covers)
+	}
+}
+
+func (c *checker) checkLimit(name string, limit *limits.Pool, counts func(problem.TemplateID, int) bool) {
+	left, before := limit.Clone(), limit.Clone()
+	if left.Limited {
 		for j := range c.r.Bins {
 			b := &c.r.Bins[j]
 			t := &c.p.Templates[b.Template]
-			if t.Pool != i {
-				continue
-			}
-			largest := make(quantity.Vec, c.p.Resources)
+			largest, counted := make(quantity.Vec, c.p.Resources), false
 			for sh := range b.Shapes.All() {
-				largest.Max(t.Catalog.Capacity[sh])
+				if counts(b.Template, sh) {
+					counted = true
+					largest.Max(t.Counts(sh))
+				}
 			}
-			left.Take(largest)
+			if counted {
+				left.Take(largest)
+			}
 		}
 		if left.Nodes < 0 && left.Nodes < before.Nodes {
-			c.failf("pool %s opens %d nodes too many", c.p.Pools[i].Name, -left.Nodes)
+			c.failf("limits of %s: %d nodes too many", name, -left.Nodes)
 		}
 		for r := range left.Left {
 			if left.Left[r] < 0 && left.Left[r] < before.Left[r] {
-				c.failf("pool %s exceeds its limit of %s by %d", c.p.Pools[i].Name, c.p.Names[r], -left.Left[r])
+				c.failf("limits of %s: %s exceeded by %d", name, c.p.Names[r], -left.Left[r])
 			}
 		}
 	}
@@ -442,7 +451,7 @@ func (c *checker) checkSkew(g int, group *spread.Group, domains map[int]*tally, 
 	if group.Key != spread.Host {
 		known := 0
 		class := slices.IndexFunc(c.p.Classes, func(x problem.Class) bool { return x.Name == t.sample.class.Name })
-		reach := newState(factsOf(c.p)).reachOf(problem.ClassID(class)).domains[group.Key]
+		reach := newState(factsOf(c.p)).ties.reachOf(problem.ClassID(class)).domains[group.Key]
 		for u := range c.p.Keys[group.Key].Values {
 			if !group.Universe.Has(u) && !reach.Has(u) {
 				continue
@@ -500,7 +509,7 @@ func (c *checker) checkPrice() {
 			c.failf("new node %d: floor %d, price %d, worst %d, cost %d", i, l.Floor, l.Price, l.Worst, l.Cost)
 		}
 	}
-	if got, want := billOf(c.r.Bins, &c.p.Settings.Terms), (bill{c.r.Price, c.r.Floor, c.r.Cost}); got != want {
+	if got, want := billOf(c.p, c.r.Bins), (bill{c.r.Price, c.r.Floor, c.r.Cost}); got != want {
 		c.failf("the bill is %+v, recorded %+v", got, want)
 	}
 	if bound := max(c.r.Volume, c.r.Config); bound > c.r.Cost {

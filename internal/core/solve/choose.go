@@ -10,25 +10,25 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// bestTarget returns the target with the most worth per dollar among some templates, for the domains of a trial.
-func (s *state) bestTarget(q *trial, among run) (target, reason.Code) {
+// bestTarget returns the target with the most worth per dollar among the templates of a run, in the domains that a trial has chosen.
+func (op *opener) bestTarget(q *trial, among run) (target, reason.Code) {
 	best, code := target{tmpl: noTemplate}, reason.Code(reason.NoShape)
 	for i := among.from; i < among.to; i++ {
-		if s.twin[i] >= among.from && s.twinSellsTheSame(q, i) {
+		if op.facts.twin[i] >= among.from && op.twinSellsTheSame(q, i) {
 			continue
 		}
-		cands := s.candidatesOf(q.reading, i)
-		if len(cands) == 0 || !s.domainPossible(i, q) {
+		cands := op.candidatesOf(q.reading, i)
+		if len(cands) == 0 || !op.domainPossible(i, q) {
 			continue
 		}
-		mask := s.spare
+		mask := op.facts.spare
 		clear(mask)
-		copy(mask, s.p.Templates[i].Mask)
-		s.narrow(q, i, mask)
-		if !s.p.Templates[i].SellsAny(mask[:len(s.p.Templates[i].Mask)]) {
-			continue // the pod does not want to be there, or nothing is sold there
+		copy(mask, op.facts.p.Templates[i].Mask)
+		op.narrow(q, i, mask)
+		if !op.facts.p.Templates[i].SellsAny(mask[:len(op.facts.p.Templates[i].Mask)]) {
+			continue // nothing that the pod accepts is sold in these domains
 		}
-		got, bad := s.bestShape(q, i, mask, cands)
+		got, bad := op.bestShape(q, i, mask, cands)
 		if bad != 0 {
 			code = bad
 			if best.tmpl < 0 {
@@ -36,7 +36,7 @@ func (s *state) bestTarget(q *trial, among run) (target, reason.Code) {
 			}
 			continue
 		}
-		if best.tmpl < 0 || better(got, best) {
+		if best.tmpl < 0 || op.better(got, best) {
 			best = got
 		}
 	}
@@ -46,16 +46,16 @@ func (s *state) bestTarget(q *trial, among run) (target, reason.Code) {
 	return best, 0
 }
 
-// twinSellsTheSame reports whether the twin of a template sells the same machines on the same terms, so that this one cannot be
-// better.
-func (s *state) twinSellsTheSame(q *trial, i problem.TemplateID) bool {
-	u := s.twin[i]
-	a, b := s.match(q.v, i), s.match(q.v, u)
-	if a.OK != b.OK || !a.Shapes.Equal(b.Shapes) || !a.Mask.Equal(b.Mask) || s.tolerates(q.v, i) != s.tolerates(q.v, u) {
+// twinSellsTheSame reports whether the twin of template i offers this trial the same machines in the same domains. Then template i need not
+// be tried.
+func (op *opener) twinSellsTheSame(q *trial, i problem.TemplateID) bool {
+	u := op.facts.twin[i]
+	a, b := op.facts.match(q.v, i), op.facts.match(q.v, u)
+	if a.OK != b.OK || !a.Shapes.Equal(b.Shapes) || !a.Mask.Equal(b.Mask) || op.facts.tolerates(q.v, i) != op.facts.tolerates(q.v, u) {
 		return false
 	}
 	for k := range q.keys {
-		x, y := s.keyOf(q.keys[k].key, i), s.keyOf(q.keys[k].key, u)
+		x, y := op.facts.keyOf(q.keys[k].key, i), op.facts.keyOf(q.keys[k].key, u)
 		if x.Kind != y.Kind || x.Domain != y.Domain {
 			return false
 		}
@@ -63,7 +63,7 @@ func (s *state) twinSellsTheSame(q *trial, i problem.TemplateID) bool {
 	return true
 }
 
-// findTwins says, for each template, which earlier one sells the same machines for the same prices, noTemplate for none.
+// findTwins returns, for each template, the first earlier template with the same machines at the same prices; noTemplate for none.
 func findTwins(p *problem.Problem) []problem.TemplateID {
 	out := make([]problem.TemplateID, len(p.Templates))
 	for i := range p.Templates {
@@ -82,27 +82,35 @@ func findTwins(p *problem.Problem) []problem.TemplateID {
 	return out
 }
 
-// prefers is better, but for pods that all have to fit on this one node: room first, price second.
-func (q *trial) prefers(a, b target) bool {
+// prefers reports whether target a suits a trial better than b. If the pods must all be on one node (glued), more room wins before the
+// lower price. Otherwise it returns better(a, b).
+func (op *opener) prefers(q *trial, a, b target) bool {
 	if q.glued {
 		return a.value > b.value || a.value == b.value && a.price < b.price
 	}
-	return better(a, b)
+	return op.better(a, b)
 }
 
-// better prefers more worth per dollar, then the lower price.
-func better(a, b target) bool {
+// better reports whether a suits the size preference better than b. Without a preference that is more worth per dollar, or as much for a
+// lower price.
+func (op *opener) better(a, b target) bool {
+	switch op.size {
+	case Cheapest:
+		return a.price < b.price || a.price == b.price && a.value > b.value
+	case Roomiest:
+		return a.value > b.value || a.value == b.value && a.price < b.price
+	}
 	if quantity.RatioLess(b.value, b.price, a.value, a.price) {
 		return true
 	}
 	return !quantity.RatioLess(a.value, a.price, b.value, b.price) && a.price < b.price
 }
 
-// domainPossible reports whether template i can be in the chosen domains at all, as far as no shape has a say.
-func (s *state) domainPossible(i problem.TemplateID, q *trial) bool {
+// domainPossible reports whether template i can have nodes in the chosen domains. It leaves keys that the shape decides to shapeInDomains.
+func (op *opener) domainPossible(i problem.TemplateID, q *trial) bool {
 	for k := range q.keys {
 		key := q.keys[k].key
-		of := s.keyOf(key, i)
+		of := op.facts.keyOf(key, i)
 		if d := q.domain[key]; of.Kind == problem.ByChoice && of.ChoiceOf(d) == nil || of.Kind <= problem.Fixed && of.DomainOf(0) != d {
 			return false
 		}
@@ -110,44 +118,43 @@ func (s *state) domainPossible(i problem.TemplateID, q *trial) bool {
 	return true
 }
 
-// narrow takes choices of a template out of mask that the variant and the domains of a trial do not leave.
-func (s *state) narrow(q *trial, t problem.TemplateID, mask bits.Set) {
-	mask.Keep(s.match(q.v, t).Mask)
-	s.choose(q, t, mask)
-	leaveReserved(&s.p.Templates[t], mask)
+// narrow takes out of mask the choices of a template that the variant or the chosen domains of a trial rule out.
+func (op *opener) narrow(q *trial, t problem.TemplateID, mask bits.Set) {
+	mask.Keep(op.facts.match(q.v, t).Mask)
+	op.fleet.census.choose(q, t, mask)
+	leaveReserved(&op.facts.p.Templates[t], mask)
 }
 
-// bestShape chooses among the candidates of template i.
-func (s *state) bestShape(q *trial, i problem.TemplateID, mask bits.Set, cands []int32) (target, reason.Code) {
-	tmpl := &s.p.Templates[i]
-	prices := s.pricesOf(i, mask)
-	s.meter.Charge(work.Units(len(cands)) * shapeWork)
+// bestShape returns the best target of template i among the candidate shapes, bought under mask; or no target and why.
+func (op *opener) bestShape(q *trial, i problem.TemplateID, mask bits.Set, cands []int32) (target, reason.Code) {
+	tmpl := &op.facts.p.Templates[i]
+	prices := op.fleet.stock.pricesOf(i, mask)
+	op.facts.meter.Charge(work.Units(len(cands)) * shapeWork)
 	best, code := target{tmpl: noTemplate}, reason.Code(reason.NoShape)
-	limit := &s.limits[tmpl.Pool]
 	for _, sh := range cands {
 		price := prices[sh]
 		if price == 0 {
 			code = reason.NoOffering
 			continue
 		}
-		if !s.shapeInDomains(i, int(sh), q) {
+		if !op.shapeInDomains(i, int(sh), q) {
 			continue
 		}
-		if !limit.Fits(tmpl.Catalog.Capacity[sh]) {
+		if !op.fleet.stock.limits.allowed(i, int(sh)) {
 			code = reason.Limit
 			continue
 		}
-		if s.arrival != nil {
-			if bad := s.expected(q, i, int(sh), mask); bad != 0 {
+		if op.facts.arrival != nil {
+			if bad := op.fleet.census.expected(q, i, int(sh), mask); bad != 0 {
 				code = bad
 				continue
 			}
 		}
-		got := target{tmpl: i, shape: int(sh), price: price, value: s.valueWithin(tmpl.Room[sh], s.demand)}
+		got := target{tmpl: i, shape: int(sh), price: price, value: op.worth.within(tmpl.Room[sh], op.fleet.bins.demand)}
 		if q.glued {
-			got.value = int64(q.c.Need.Times(tmpl.Room[sh], s.visit.want))<<20 + 1
+			got.value = int64(q.c.Need.Times(tmpl.Room[sh], op.visit.want))<<20 + 1
 		}
-		if best.tmpl < 0 || q.prefers(got, best) {
+		if best.tmpl < 0 || op.prefers(q, got, best) {
 			best = got
 		}
 	}
@@ -157,28 +164,29 @@ func (s *state) bestShape(q *trial, i problem.TemplateID, mask bits.Set, cands [
 	if len(tmpl.Min) == 0 {
 		return best, 0
 	}
-	got, bad := s.meetMinValues(q, best, mask)
-	if others := s.withOtherDaemons(tmpl, best.shape, cands); bad != 0 && len(others) > 0 {
-		if other, worse := s.bestShape(q, i, mask, others); worse == 0 {
+	got, bad := op.fleet.meetMinValues(q, best, mask)
+	if others := op.withOtherDaemons(tmpl, best.shape, cands); bad != 0 && len(others) > 0 {
+		if other, worse := op.bestShape(q, i, mask, others); worse == 0 {
 			return other, 0
 		}
 	}
 	return got, bad
 }
 
-// withOtherDaemons returns those of some shapes whose daemons are counted otherwise than those of a target, with
-// which they share no claim.
-func (s *state) withOtherDaemons(t *problem.Template, target int, shapes []int32) []int32 {
-	if s.arrival == nil {
+// withOtherDaemons returns the shapes on which constraints count other DaemonSet pods than on the target. A claim cannot list such a shape
+// beside the target. So if the target cannot meet minValues, bestShape tries these shapes by themselves.
+func (op *opener) withOtherDaemons(t *problem.Template, target int, shapes []int32) []int32 {
+	if op.facts.arrival == nil {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(shapes), func(sh int32) bool { return t.SameArrivals(int(sh), target) })
 }
 
-func (s *state) shapeInDomains(i problem.TemplateID, sh int, q *trial) bool {
+// shapeInDomains reports whether a node of shape sh is in the chosen domains, for the topology keys that the shape decides.
+func (op *opener) shapeInDomains(i problem.TemplateID, sh int, q *trial) bool {
 	for k := range q.keys {
 		key := q.keys[k].key
-		if of := s.keyOf(key, i); of.Shape != nil && of.Shape[sh] != q.domain[key] {
+		if of := op.facts.keyOf(key, i); of.Shape != nil && of.Shape[sh] != q.domain[key] {
 			return false
 		}
 	}

@@ -11,43 +11,61 @@ import (
 // Groups count the pods of nodes that pass their filter. On a new bin that may depend on what is bought, so it is narrowed to machines and
 // choices that all count alike.
 
+// A census counts, for each group of pods that a spread or an affinity is about, the pods in each domain.
+type census struct {
+	facts       *facts
+	bins        *bins
+	groups      []spread.Group // what each counts is what is placed
+	pinned      bool           // domains were decided before: spread and affinity are not asked again
+	zoneRank    []int32        // by zone: which of equal zones is taken first; nil is the usual choice
+	keepsSpread bool           // daemons of a further node may not upset pods that have their place; see upsets
+}
+
+func newCensus(facts *facts, bins *bins) *census {
+	t := &census{facts: facts, bins: bins, groups: make([]spread.Group, len(facts.p.Groups))}
+	for i := range t.groups {
+		t.groups[i] = facts.p.Groups[i].Clone()
+	}
+	return t
+}
+
 // record tells the groups of one key that n pods came to domain d.
-func (f *fleet) record(to *touch, d int32, bin problem.BinID, n int) {
+func (cs *census) record(to *touch, d int32, bin problem.BinID, n int) {
 	if d < 0 {
-		f.recordElsewhere(to, bin, n)
+		cs.recordElsewhere(to, bin, n)
 		return
 	}
 	for _, g := range to.counted {
-		group := &f.groups[g]
-		if !f.counts(group, bin) {
+		group := &cs.groups[g]
+		if !cs.counts(group, bin) {
 			continue
 		}
 		group.Add(int(d), int32(n))
 		group.Know(int(d)) // the node makes it one for everybody
 	}
 	for _, g := range to.repels {
-		f.groups[g].AddOwners(int(d), int32(n))
+		cs.groups[g].AddOwners(int(d), int32(n))
 	}
-	if f.arrival != nil {
-		f.recordSpread(to, int(d), int32(n))
+	if cs.facts.arrival != nil {
+		cs.recordSpread(to, int(d), int32(n))
 	}
 }
 
 // recordSpread tells spreads that n pods which carry them came to domain d. Groups on which no pod insists keep no node from being opened.
-func (f *fleet) recordSpread(to *touch, d int, n int32) {
+func (cs *census) recordSpread(to *touch, d int, n int32) {
 	for _, g := range to.owned {
-		if f.groups[g].Kind == spread.Spread && f.strict.Has(g) {
-			f.groups[g].AddOwners(d, n)
+		if cs.groups[g].Kind == spread.Spread && cs.facts.strict.Has(g) {
+			cs.groups[g].AddOwners(d, n)
 		}
 	}
 }
 
 // recordElsewhere tells affinities that pods have no domain here, but one of another term.
-func (f *fleet) recordElsewhere(to *touch, bin problem.BinID, n int) {
+func (cs *census) recordElsewhere(to *touch, bin problem.BinID, n int) {
 	for _, g := range to.counted {
-		if group := &f.groups[g]; slices.ContainsFunc(group.Others, func(key int) bool {
+		if group := &cs.groups[g]; slices.ContainsFunc(group.Others, func(key int) bool {
 			return key == spread.Host ||
-				f.domainOf(key, bin) >= 0
+				cs.bins.domainOf(key, bin) >= 0
 		}) {
 			group.Elsewhere += n
 		}
@@ -55,41 +73,41 @@ func (f *fleet) recordElsewhere(to *touch, bin problem.BinID, n int) {
 }
 
 // counts reports whether a group counts the pods of a bin: whether the bin passes the node filter.
-func (f *fleet) counts(g *spread.Group, bin problem.BinID) bool {
-	if n := f.node(bin); n != nil {
-		return f.countsAs(g, bin, n.target)
+func (cs *census) counts(g *spread.Group, bin problem.BinID) bool {
+	if n := cs.bins.node(bin); n != nil {
+		return cs.countsAs(g, bin, n.target)
 	}
 	return g.Nodes == nil || g.Nodes.Has(int(bin))
 }
 
 // countsAs is counts for a new bin, if it became a machine of some shape.
-func (f *fleet) countsAs(g *spread.Group, bin problem.BinID, sh int) bool {
+func (cs *census) countsAs(g *spread.Group, bin problem.BinID, sh int) bool {
 	for _, key := range g.Beside {
-		if f.domainOf(key, bin) == problem.NoDomain {
+		if cs.bins.domainOf(key, bin) == problem.NoDomain {
 			return false
 		}
 	}
-	return f.countsOn(g, f.node(bin).tmpl, sh, f.maskOf(bin))
+	return cs.countsOn(g, cs.bins.node(bin).tmpl, sh, cs.bins.maskOf(bin))
 }
 
 // countsOn is counts for a new node of a template, if it became a machine of some shape with these choices left.
-func (f *fleet) countsOn(g *spread.Group, t problem.TemplateID, sh int, mask bits.Set) bool {
+func (cs *census) countsOn(g *spread.Group, t problem.TemplateID, sh int, mask bits.Set) bool {
 	if g.Templates != nil && !g.Templates.Has(int(t)) {
 		return false
 	}
 	for _, key := range g.Beside {
-		if f.keyOf(key, t).DomainOf(sh) == problem.NoDomain {
+		if cs.facts.keyOf(key, t).DomainOf(sh) == problem.NoDomain {
 			return false
 		}
 	}
-	return len(g.Filter) == 0 || f.meetsAny(g.Filter, t, sh, mask)
+	return len(g.Filter) == 0 || cs.facts.meetsAny(g.Filter, t, sh, mask)
 }
 
 // settleFilters narrows the choices of a trial so that the spreads that count the class, or the daemons beside it,
 // do so, or do not, whatever is bought.
 func (f *fleet) settleFilters(q *trial) {
-	n := f.node(q.bin)
-	for _, a := range f.template(n).Arrivals(n.target) {
+	n := f.bins.node(q.bin)
+	for _, a := range f.bins.template(n).Arrivals(n.target) {
 		f.settleFilter(q, n, a.Group)
 	}
 	for _, g := range q.c.Groups {
@@ -98,14 +116,14 @@ func (f *fleet) settleFilters(q *trial) {
 }
 
 func (f *fleet) settleFilter(q *trial, n *newNode, g int) {
-	filter := f.groups[g].Filter
+	filter := f.census.groups[g].Filter
 	suits := func(reqs int) *problem.Match {
-		if m := &f.p.Labels.OnTemplate[reqs][n.tmpl]; m.OK && (m.Shapes == nil || m.Shapes.Has(n.target)) {
+		if m := &f.facts.p.Labels.OnTemplate[reqs][n.tmpl]; m.OK && (m.Shapes == nil || m.Shapes.Has(n.target)) {
 			return m
 		}
 		return nil
 	}
-	if len(filter) == 0 || !f.strict.Has(g) || slices.ContainsFunc(filter, func(reqs int) bool {
+	if len(filter) == 0 || !f.facts.strict.Has(g) || slices.ContainsFunc(filter, func(reqs int) bool {
 		m := suits(reqs)
 		return m != nil && (m.Mask == nil || q.mask.Within(m.Mask))
 	}) {
@@ -116,12 +134,12 @@ func (f *fleet) settleFilter(q *trial, n *newNode, g int) {
 		if m == nil {
 			continue
 		}
-		less := f.spare
+		less := f.facts.spare
 		copy(less, q.mask)
 		less.Keep(m.Mask)
-		if f.sells(f.template(n), n.target, less) && f.meetsValues(q, n, less) {
+		if f.facts.sells(f.bins.template(n), n.target, less) && f.meetsValues(q, n, less) {
 			copy(q.mask, less)
-			to := f.narrowed(n)
+			to := f.bins.narrowed(n)
 			to.To = append(to.To, reqs)
 			return
 		}
@@ -129,7 +147,7 @@ func (f *fleet) settleFilter(q *trial, n *newNode, g int) {
 }
 
 // narrowed returns how a new bin's choices were narrowed for the sake of others, to be written.
-func (f *fleet) narrowed(n *newNode) *problem.Narrowed {
+func (b *bins) narrowed(n *newNode) *problem.Narrowed {
 	if n.narrow == nil {
 		n.narrow = &problem.Narrowed{}
 	}
@@ -146,27 +164,27 @@ func (n *newNode) narrowing() problem.Narrowed {
 
 // cutCounts takes out shapes on which spreads would count the bin's pods or daemons, or not count them, otherwise
 // than they did, unless too few are left.
-func (f *fleet) cutCounts(bin problem.BinID, shapes bits.Set) {
-	n := f.node(bin)
-	if tmpl := f.template(n); len(tmpl.Min) > 0 {
+func (cs *census) cutCounts(bin problem.BinID, shapes bits.Set) {
+	n := cs.bins.node(bin)
+	if tmpl := cs.bins.template(n); len(tmpl.Min) > 0 {
 		before := shapes.Clone()
 		defer func() {
-			if !tmpl.MeetsMinValues(shapes, f.maskOf(bin), n.lowered()) {
+			if !tmpl.MeetsMinValues(shapes, cs.bins.maskOf(bin), n.lowered()) {
 				shapes.Copy(before)
 			}
 		}()
 	}
 	like := func(g int) {
-		if group := &f.groups[g]; len(group.Filter) > 0 && f.strict.Has(g) {
-			want := f.countsAs(group, bin, n.target)
-			shapes.Only(func(sh int) bool { return f.countsAs(group, bin, sh) == want })
+		if group := &cs.groups[g]; len(group.Filter) > 0 && cs.facts.strict.Has(g) {
+			want := cs.countsAs(group, bin, n.target)
+			shapes.Only(func(sh int) bool { return cs.countsAs(group, bin, sh) == want })
 		}
 	}
-	for _, a := range f.template(n).Arrivals(n.target) {
+	for _, a := range cs.bins.template(n).Arrivals(n.target) {
 		like(a.Group)
 	}
 	for _, put := range n.puts {
-		for _, g := range f.p.Classes[put.Class].Groups {
+		for _, g := range cs.facts.p.Classes[put.Class].Groups {
 			like(g)
 		}
 	}

@@ -9,14 +9,13 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// An arrival is set where some constraint counts the pods of DaemonSets, which are on a new node before all others:
-// then a pod that opens a node adds to its domains, and every new node has a domain of the keys by which they are
-// counted.
+// An arrival exists if some constraint counts the pods of DaemonSets. They are on a new node before all other pods, so a new node by itself
+// adds pods to its domains. Therefore the domains of each new node are settled for all these keys.
 type arrival struct {
 	keys []int // topology keys other than the host name: those by which daemons are counted, and those that decide whether they start
 }
 
-// findArrival returns nil where no constraint counts any daemon.
+// findArrival returns the topology keys of the constraints that count DaemonSet pods; nil if no constraint does.
 func findArrival(p *problem.Problem) *arrival {
 	var out *arrival
 	add := func(key int) {
@@ -41,21 +40,21 @@ func findArrival(p *problem.Problem) *arrival {
 	return out
 }
 
-// starts reports whether daemons that are counted on a shape start on such a node of a template with these choices left.
+// starts reports whether the DaemonSet pods of an arrival start on a new node of shape sh, bought with the choices that mask leaves.
 func (f *facts) starts(a *problem.Arrival, t problem.TemplateID, sh int, mask bits.Set) bool {
 	return a.Where == nil || f.meetsAny(a.Where, t, sh, mask)
 }
 
-// arrive counts, in some groups, the daemons of a new bin whose domains are settled.
-func (f *fleet) arrive(groups []spread.Group, bin problem.BinID) {
-	n := f.node(bin)
-	for _, a := range f.template(n).Arrivals(n.target) {
+// arrive adds the DaemonSet pods of a new bin to the groups that count them, in the domains of the bin that are settled.
+func (cs *census) arrive(groups []spread.Group, bin problem.BinID) {
+	n := cs.bins.node(bin)
+	for _, a := range cs.bins.template(n).Arrivals(n.target) {
 		group := &groups[a.Group]
 		d := int32(bin)
 		if group.Key != spread.Host {
-			d = f.domainOf(group.Key, bin)
+			d = cs.bins.domainOf(group.Key, bin)
 		}
-		if d < 0 || !f.counts(group, bin) || !f.starts(&a, n.tmpl, n.target, f.maskOf(bin)) {
+		if d < 0 || !cs.counts(group, bin) || !cs.facts.starts(&a, n.tmpl, n.target, cs.bins.maskOf(bin)) {
 			continue
 		}
 		group.Add(int(d), int32(a.Count))
@@ -63,19 +62,19 @@ func (f *fleet) arrive(groups []spread.Group, bin problem.BinID) {
 	}
 }
 
-// expected says why the pod of a trial may not be the first on a new node of a shape, in the domains that were
-// chosen, once the daemons are there; 0 if it may.
-func (f *fleet) expected(q *trial, t problem.TemplateID, sh int, mask bits.Set) reason.Code {
-	list := f.p.Templates[t].Arrivals(sh)
+// expected returns why the pod of a trial cannot be the first on a new node of shape sh, in the chosen domains, after the DaemonSet pods of
+// that node were counted; 0 if it can.
+func (cs *census) expected(q *trial, t problem.TemplateID, sh int, mask bits.Set) reason.Code {
+	list := cs.facts.p.Templates[t].Arrivals(sh)
 	count := func(sign int32) {
 		for i := range list {
 			a := &list[i]
-			group := &f.groups[a.Group]
-			d := int32(f.bins())
+			group := &cs.groups[a.Group]
+			d := int32(cs.bins.next())
 			if group.Key != spread.Host {
 				d = q.domain[group.Key]
 			}
-			if d >= 0 && f.countsOn(group, t, sh, mask) && f.starts(a, t, sh, mask) {
+			if d >= 0 && cs.countsOn(group, t, sh, mask) && cs.facts.starts(a, t, sh, mask) {
 				group.Add(int(d), sign*int32(a.Count))
 			}
 		}
@@ -83,25 +82,25 @@ func (f *fleet) expected(q *trial, t problem.TemplateID, sh int, mask bits.Set) 
 	count(1)
 	defer count(-1)
 	for i := range list {
-		group := &f.groups[list[i].Group]
-		if f.wary && f.upsets(group, q, f.countsOn(group, t, sh, mask) && f.starts(&list[i], t, sh, mask)) {
+		group := &cs.groups[list[i].Group]
+		if cs.keepsSpread && cs.upsets(group, q, cs.countsOn(group, t, sh, mask) && cs.facts.starts(&list[i], t, sh, mask)) {
 			return reason.Spread
 		}
 	}
-	if code := f.refusesOwners(q.touches, f.bins()); code != 0 {
+	if code := cs.refusesOwners(q.touches, cs.bins.next()); code != 0 {
 		return code
 	}
 	for k := range q.keys {
-		if code := f.admits(&q.keys[k], int(q.domain[q.keys[k].key])); code != 0 {
+		if code := cs.admits(&q.keys[k], int(q.domain[q.keys[k].key])); code != 0 {
 			return code
 		}
 	}
 	return 0
 }
 
-// upsets reports whether pods that are placed already would be too many in the domain of a spread, now that it
-// counts the daemons of one more node there: all nodes may be there before kube-scheduler comes to them.
-func (f *fleet) upsets(g *spread.Group, q *trial, counted bool) bool {
+// upsets reports whether the DaemonSet pods of one more node would push a spread above its maxSkew in a domain where pods with that spread
+// are placed already. All new nodes may exist before kube-scheduler binds those pods, and it would then refuse them.
+func (cs *census) upsets(g *spread.Group, q *trial, counted bool) bool {
 	if g.Kind != spread.Spread || g.Key == spread.Host || !counted {
 		return false
 	}
@@ -109,9 +108,9 @@ func (f *fleet) upsets(g *spread.Group, q *trial, counted bool) bool {
 	return d >= 0 && g.OwnersAt(d) > 0 && g.At(d)-g.Least(nil) > g.MaxSkew
 }
 
-// cutDaemons takes out shapes of a template whose daemons are counted otherwise than those of a target.
-func (f *fleet) cutDaemons(t *problem.Template, target int, shapes bits.Set) {
-	if f.arrival != nil {
+// cutDaemons takes out the shapes on which constraints count other DaemonSet pods than on the target.
+func (cs *census) cutDaemons(t *problem.Template, target int, shapes bits.Set) {
+	if cs.facts.arrival != nil {
 		shapes.Only(func(sh int) bool { return t.SameArrivals(sh, target) })
 	}
 }

@@ -45,7 +45,7 @@ func (f *fleet) admitDevices(q *trial) verdict {
 	if f.heldOff(q, q.bin) {
 		return verdict{reason.DeviceAt, true}
 	}
-	if _, no := f.withDevices(f.devices.at[q.bin], q.c.Devices); no != nil {
+	if _, no := f.facts.withDevices(f.devices.at[q.bin], q.c.Devices); no != nil {
 		return verdict{codeOfDevices(no), true}
 	}
 	return verdict{}
@@ -75,7 +75,7 @@ func (f *fleet) takeDevices(q *trial, n int) {
 		return
 	}
 	for range n {
-		if next, no := f.withDevices(f.devices.at[q.bin], q.c.Devices); no == nil {
+		if next, no := f.facts.withDevices(f.devices.at[q.bin], q.c.Devices); no == nil {
 			f.devices.at[q.bin] = next
 		}
 	}
@@ -88,8 +88,8 @@ func (f *fleet) takeDevices(q *trial, n int) {
 
 func (f *fleet) openDevices(bin problem.BinID) {
 	if f.devices != nil {
-		n := f.node(bin)
-		f.devices.at = append(f.devices.at, f.template(n).DevicesOf(n.target))
+		n := f.bins.node(bin)
+		f.devices.at = append(f.devices.at, f.bins.template(n).DevicesOf(n.target))
 	}
 }
 
@@ -144,15 +144,15 @@ func (f *fleet) cutDevices(bin problem.BinID, more []*devices.Claim, shapes bits
 
 // replayDevices gives the pods of a bin their devices as if it were another shape.
 func (f *fleet) replayDevices(bin problem.BinID, shape int, more []*devices.Claim) (at []*devices.State, ok bool) {
-	n := f.node(bin)
-	at = f.template(n).DevicesOf(shape)
+	n := f.bins.node(bin)
+	at = f.bins.template(n).DevicesOf(shape)
 	add := func(claims []*devices.Claim) bool {
-		next, no := f.withDevices(at, claims)
+		next, no := f.facts.withDevices(at, claims)
 		at = next
 		return no == nil
 	}
 	for _, p := range n.puts {
-		if claims := f.p.Classes[p.Class].Devices; len(claims) > 0 {
+		if claims := f.facts.p.Classes[p.Class].Devices; len(claims) > 0 {
 			for range p.Count {
 				if !add(claims) {
 					return nil, false
@@ -170,7 +170,7 @@ func (f *fleet) replayDevices(bin problem.BinID, shape int, more []*devices.Clai
 // none there, nothing else gets any.
 func (f *fleet) retargetDevices(bin problem.BinID) {
 	if f.devices != nil {
-		f.devices.at[bin], _ = f.replayDevices(bin, f.node(bin).target, nil)
+		f.devices.at[bin], _ = f.replayDevices(bin, f.bins.node(bin).target, nil)
 	}
 }
 
@@ -197,14 +197,14 @@ func (f *fleet) driversOn(bin problem.BinID, shapes bits.Set) (out []int) {
 // whyNoDevices names the request that a bin refuses, and what is wrong with it.
 func (s *state) whyNoDevices(q *trial) (request, detail string) {
 	for _, d := range q.c.Devices {
-		if at, held := s.devices.held[d.ID]; held && at != q.bin {
+		if at, held := s.fleet.devices.held[d.ID]; held && at != q.bin {
 			return d.Name, ""
 		}
 	}
-	if q.bin == s.bins() {
+	if q.bin == s.fleet.bins.next() {
 		return "", ""
 	}
-	if _, no := s.withDevices(s.devices.at[q.bin], q.c.Devices); no != nil {
+	if _, no := s.facts.withDevices(s.fleet.devices.at[q.bin], q.c.Devices); no != nil {
 		return no.Request, no.Detail
 	}
 	return "", ""

@@ -24,9 +24,9 @@ func (f *fleet) admitDomains(q *trial) verdict {
 
 // settle settles the keys from the i-th on, or says which kind of constraint left no domain. q.steps[i] holds the choices so far.
 func (f *fleet) settle(q *trial, i int) reason.Code {
-	isNew := int(q.bin) >= len(f.p.Nodes)
+	isNew := int(q.bin) >= len(f.facts.p.Nodes)
 	if i == len(q.keys) {
-		if isNew && !f.meetsValues(q, f.node(q.bin), q.steps[i]) {
+		if isNew && !f.meetsValues(q, f.bins.node(q.bin), q.steps[i]) {
 			return reason.MinValues
 		}
 		if isNew {
@@ -35,11 +35,11 @@ func (f *fleet) settle(q *trial, i int) reason.Code {
 		return 0
 	}
 	to := &q.keys[i]
-	d := f.domainOf(to.key, q.bin)
+	d := f.bins.domainOf(to.key, q.bin)
 	if d == problem.OpenDomain {
 		return f.settleOpen(q, i)
 	}
-	if code := f.admits(to, int(d)); code != 0 {
+	if code := f.census.admits(to, int(d)); code != 0 {
 		return code
 	}
 	q.domain[to.key] = d
@@ -51,10 +51,10 @@ func (f *fleet) settle(q *trial, i int) reason.Code {
 
 // settleOpen chooses among the domains that the bin may still be in.
 func (f *fleet) settleOpen(q *trial, i int) reason.Code {
-	to, n := &q.keys[i], f.node(q.bin)
-	of := f.keyOf(to.key, n.tmpl)
+	to, n := &q.keys[i], f.bins.node(q.bin)
+	of := f.facts.keyOf(to.key, n.tmpl)
 	code := reason.Code(reason.NoOffering)
-	domains := f.byCount(q, i)
+	domains := f.census.byCount(q, i)
 	for at := -1; at < len(domains); at++ {
 		d := int32(problem.NoDomain) // first: a node gets no label that no pod asks for
 		if at >= 0 {
@@ -67,10 +67,10 @@ func (f *fleet) settleOpen(q *trial, i int) reason.Code {
 		mask := q.steps[i+1]
 		copy(mask, q.steps[i])
 		mask.And(chosen)
-		if !f.sells(f.template(n), n.target, mask) {
+		if !f.facts.sells(f.bins.template(n), n.target, mask) {
 			continue
 		}
-		if bad := f.admits(to, int(d)); bad != 0 {
+		if bad := f.census.admits(to, int(d)); bad != 0 {
 			code = bad
 			continue
 		}
@@ -83,15 +83,15 @@ func (f *fleet) settleOpen(q *trial, i int) reason.Code {
 }
 
 // admits asks all groups of one key about a domain.
-func (f *fleet) admits(to *touch, d int) reason.Code {
+func (cs *census) admits(to *touch, d int) reason.Code {
 	for _, g := range to.shunned {
-		if f.groups[g].Repels(d) {
+		if cs.groups[g].Repels(d) {
 			return reason.AntiAffinity
 		}
 	}
 	for i, g := range to.owned {
-		group := &f.groups[g]
-		if f.pinned && group.Kind != spread.Anti {
+		group := &cs.groups[g]
+		if cs.pinned && group.Kind != spread.Anti {
 			continue
 		}
 		if !group.Admits(d, to.self[i], to.reach) {
@@ -103,37 +103,37 @@ func (f *fleet) admits(to *touch, d int) reason.Code {
 
 // keepAdmitted takes choices out of mask that would put a new bin into domains which the groups of a trial do not
 // admit, and reports whether enough are left.
-func (f *fleet) keepAdmitted(q *trial, mask bits.Set) bool {
-	n := f.node(q.bin)
+func (cs *census) keepAdmitted(q *trial, mask bits.Set) bool {
+	n := cs.bins.node(q.bin)
 	for k := range q.keys {
 		to := &q.keys[k]
-		of, d := f.keyOf(to.key, n.tmpl), f.domainOf(to.key, q.bin)
+		of, d := cs.facts.keyOf(to.key, n.tmpl), cs.bins.domainOf(to.key, q.bin)
 		if d != problem.OpenDomain {
-			if (of.Kind != problem.ByShape || f.boundOf(q.bin)[to.key]) && f.admits(to, int(d)) != 0 {
+			if (of.Kind != problem.ByShape || cs.bins.boundOf(q.bin)[to.key]) && cs.admits(to, int(d)) != 0 {
 				return false
 			}
 			continue
 		}
-		f.meter.Charge(work.Units(len(of.Choice) * groupWork))
-		admitted := f.spare
+		cs.facts.meter.Charge(work.Units(len(of.Choice) * groupWork))
+		admitted := cs.facts.spare
 		clear(admitted)
 		for d := problem.NoDomain; d < len(of.Choice); d++ {
-			if choice := of.ChoiceOf(int32(d)); choice != nil && f.admits(to, d) == 0 {
+			if choice := of.ChoiceOf(int32(d)); choice != nil && cs.admits(to, d) == 0 {
 				admitted.Or(choice)
 			}
 		}
 		mask.And(admitted)
 	}
-	tmpl := f.template(n)
+	tmpl := cs.bins.template(n)
 	return tmpl.SellsAny(mask[:len(tmpl.Mask)])
 }
 
 // cutRefused takes out shapes that would put a new bin into domains which the groups of a trial do not admit.
-func (f *fleet) cutRefused(q *trial, shapes bits.Set) {
+func (cs *census) cutRefused(q *trial, shapes bits.Set) {
 	for k := range q.keys {
 		to := &q.keys[k]
-		if of := f.keyOf(to.key, f.node(q.bin).tmpl).Shape; of != nil {
-			shapes.Only(func(sh int) bool { return f.admits(to, int(of[sh])) == 0 })
+		if of := cs.facts.keyOf(to.key, cs.bins.node(q.bin).tmpl).Shape; of != nil {
+			shapes.Only(func(sh int) bool { return cs.admits(to, int(of[sh])) == 0 })
 		}
 	}
 }
@@ -161,11 +161,11 @@ func countZones(p *problem.Problem, key int) []int32 {
 }
 
 // bind gives a new bin its domain of a key for good.
-func (f *fleet) bind(bin problem.BinID, key int, d int32) {
-	if key == f.zones && d >= 0 && !f.boundOf(bin)[key] {
-		f.inZone[d]++
+func (b *bins) bind(bin problem.BinID, key int, d int32) {
+	if key == b.facts.zones && d >= 0 && !b.boundOf(bin)[key] {
+		b.inZone[d]++
 	}
-	f.domainsOf(bin)[key], f.boundOf(bin)[key] = d, true
+	b.domainsOf(bin)[key], b.boundOf(bin)[key] = d, true
 }
 
 // byCount returns the domains of the i-th key: those with the fewest pods first, or with the most for pods that
@@ -173,11 +173,11 @@ func (f *fleet) bind(bin problem.BinID, key int, d int32) {
 // first, so that what could be in any of them is not all in one. Pods that spread begin in the first by name: what
 // is left over when they are dealt out shares nodes there, and begun elsewhere by each class it would need more of
 // them.
-func (f *fleet) byCount(q *trial, i int) []int32 {
+func (cs *census) byCount(q *trial, i int) []int32 {
 	to := &q.keys[i]
-	f.meter.Charge(work.Units(len(f.p.Keys[to.key].Values) * groupWork))
+	cs.facts.meter.Charge(work.Units(len(cs.facts.p.Keys[to.key].Values) * groupWork))
 	order := q.orders[i][:0]
-	for d := range f.p.Keys[to.key].Values {
+	for d := range cs.facts.p.Keys[to.key].Values {
 		order = append(order, int32(d))
 	}
 	q.orders[i] = order
@@ -185,10 +185,13 @@ func (f *fleet) byCount(q *trial, i int) []int32 {
 	if len(from) == 0 {
 		from = to.counted
 	}
-	even := to.key == f.zones && f.gather(from)
+	even := to.key == cs.facts.zones && cs.gather(from)
 	before := func(d, e int32) bool {
-		x, y := f.populated(from, d), f.populated(from, e)
-		return x < y || x == y && even && f.inZone[d] < f.inZone[e]
+		x, y := cs.populated(from, d), cs.populated(from, e)
+		if x == y && cs.zoneRank != nil && to.key == cs.facts.zones {
+			return cs.zoneRank[d] < cs.zoneRank[e]
+		}
+		return x < y || x == y && even && cs.bins.inZone[d] < cs.bins.inZone[e]
 	}
 	for a := 1; a < len(order); a++ { // insertion keeps equal domains in the order of their names
 		for b := a; b > 0 && before(order[b], order[b-1]); b-- {
@@ -199,61 +202,61 @@ func (f *fleet) byCount(q *trial, i int) []int32 {
 }
 
 // gather reports whether groups hold their pods together and none spreads them.
-func (f *fleet) gather(groups []int) bool {
-	return len(groups) > 0 && !slices.ContainsFunc(groups, func(g int) bool { return f.groups[g].Kind != spread.Affinity })
+func (cs *census) gather(groups []int) bool {
+	return len(groups) > 0 && !slices.ContainsFunc(groups, func(g int) bool { return cs.groups[g].Kind != spread.Affinity })
 }
 
 // populated ranks a domain: spread wants few pods, affinity wants many.
-func (f *fleet) populated(groups []int, d int32) int32 {
+func (cs *census) populated(groups []int, d int32) int32 {
 	var sum int32
 	for _, g := range groups {
-		if f.groups[g].Kind == spread.Affinity {
-			sum -= f.groups[g].At(int(d))
+		if cs.groups[g].Kind == spread.Affinity {
+			sum -= cs.groups[g].At(int(d))
 		} else {
-			sum += f.groups[g].At(int(d))
+			sum += cs.groups[g].At(int(d))
 		}
 	}
 	return sum
 }
 
-func (f *fleet) takeDomains(q *trial, n int) {
+func (cs *census) takeDomains(q *trial, n int) {
 	for k := range q.keys {
-		f.record(&q.keys[k], q.domain[q.keys[k].key], q.bin, n)
+		cs.record(&q.keys[k], q.domain[q.keys[k].key], q.bin, n)
 	}
 }
 
-func (f *fleet) openDomains(bin problem.BinID) {
-	n := f.node(bin)
-	for k := range f.p.Keys {
-		f.domain = append(f.domain, f.keyOf(k, n.tmpl).DomainOf(n.target))
-		f.bound = append(f.bound, false)
+func (b *bins) openDomains(bin problem.BinID) {
+	n := b.node(bin)
+	for k := range b.facts.p.Keys {
+		b.domain = append(b.domain, b.facts.keyOf(k, n.tmpl).DomainOf(n.target))
+		b.bound = append(b.bound, false)
 	}
 }
 
 // choose narrows mask to the domains of a trial, as far as choices decide.
-func (f *fleet) choose(q *trial, t problem.TemplateID, mask bits.Set) {
+func (cs *census) choose(q *trial, t problem.TemplateID, mask bits.Set) {
 	for k := range q.keys {
 		key := q.keys[k].key
-		if of := f.keyOf(key, t); of.Kind == problem.ByChoice {
+		if of := cs.facts.keyOf(key, t); of.Kind == problem.ByChoice {
 			mask.And(of.ChoiceOf(q.domain[key]))
 		}
 	}
 }
 
 // cutDomains takes out shapes that would put the bin into another domain than its pods were counted in.
-func (f *fleet) cutDomains(bin problem.BinID, shapes bits.Set) {
-	n := f.node(bin)
-	for k, bound := range f.boundOf(bin) {
-		if of, d := f.keyOf(k, n.tmpl).Shape, f.domainOf(k, bin); bound && of != nil {
+func (b *bins) cutDomains(bin problem.BinID, shapes bits.Set) {
+	n := b.node(bin)
+	for k, bound := range b.boundOf(bin) {
+		if of, d := b.facts.keyOf(k, n.tmpl).Shape, b.domainOf(k, bin); bound && of != nil {
 			shapes.Only(func(sh int) bool { return of[sh] == d })
 		}
 	}
 }
 
 // cutChosen takes out shapes that are not in the domains of a trial.
-func (f *fleet) cutChosen(q *trial, t problem.TemplateID, shapes bits.Set) {
+func (cs *census) cutChosen(q *trial, t problem.TemplateID, shapes bits.Set) {
 	for k := range q.keys {
-		if of, d := f.keyOf(q.keys[k].key, t).Shape, q.domain[q.keys[k].key]; of != nil {
+		if of, d := cs.facts.keyOf(q.keys[k].key, t).Shape, q.domain[q.keys[k].key]; of != nil {
 			shapes.Only(func(sh int) bool { return of[sh] == d })
 		}
 	}

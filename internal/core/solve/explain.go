@@ -5,10 +5,12 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/problem"
+	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
-// explain says, for each class with pods left, which constraint removed what.
+// explain returns, for each class with pods left, how many nodes and machines each constraint ruled out. left is the number of pods without
+// a place by class; partial means that the search was cut before it had tried all pods.
 func (s *state) explain(left []int, partial bool) []reason.Explanation {
 	out := make([]reason.Explanation, len(left))
 	for ci, n := range left {
@@ -19,8 +21,9 @@ func (s *state) explain(left []int, partial bool) []reason.Explanation {
 	return out
 }
 
+// explainClass explains why one pod more of a class has no place, with the preferences of the class dropped.
 func (s *state) explainClass(ci problem.ClassID, partial bool) reason.Explanation {
-	c := &s.p.Classes[ci]
+	c := &s.facts.p.Classes[ci]
 	if c.TooMuch != "" {
 		return reason.Explanation{{Code: reason.TooLarge, Key: c.TooMuch}}
 	}
@@ -30,37 +33,37 @@ func (s *state) explainClass(ci problem.ClassID, partial bool) reason.Explanatio
 	s.begin(ci, 1)
 	q := s.ask(s.read(ci, len(c.Variants)-1))
 	out := s.explainNodes(q)
-	for t := range s.p.Templates {
+	for t := range s.facts.p.Templates {
 		out = append(out, s.explainTemplate(q, problem.TemplateID(t))...)
 	}
-	if len(s.p.Templates) == 0 {
+	if len(s.facts.p.Templates) == 0 {
 		out = append(out, reason.Count{Code: reason.NoPools})
 	}
 	return out
 }
 
-// A cause is a constraint, as far as explanations tell them apart.
+// A cause is why a node was ruled out. Nodes with equal causes are counted together.
 type cause struct {
 	code   reason.Code
 	key    string
 	detail string
 }
 
-// explainNodes counts existing nodes by the constraint that removed them.
+// explainNodes counts existing nodes by the constraint that ruled them out.
 func (s *state) explainNodes(q *trial) reason.Explanation {
 	counts := map[cause]int{}
-	tol, on := s.p.Labels.TolNode[q.v.Tol], s.p.Labels.OnNode[q.v.Reqs]
-	for bin := range s.p.Nodes {
+	tol, on := s.facts.p.Labels.TolNode[q.v.Tol], s.facts.p.Labels.OnNode[q.v.Reqs]
+	for bin := range s.facts.p.Nodes {
 		why := cause{}
 		switch {
-		case s.p.Nodes[bin].Closed:
+		case s.facts.p.Nodes[bin].Closed:
 			why.code = reason.Closed
 		case !tol.Has(bin):
 			why.code = reason.Taint
 		case !on.Has(bin):
 			why.code = reason.LabelMismatch
 		default:
-			why.code = s.try(q, problem.BinID(bin)).code
+			why.code = s.fleet.try(q, problem.BinID(bin)).code
 			why.key, why.detail = s.keyFor(why.code, q)
 		}
 		if why.code != 0 {
@@ -74,13 +77,14 @@ func (s *state) explainNodes(q *trial) reason.Explanation {
 	return out
 }
 
-// keyFor names what a constraint was about: the resource that is short, the topology key, or the request for devices, with a word more.
+// keyFor returns what a refusal with the given code was about: the resource that is short, the topology key, or the device request with a
+// detail.
 func (s *state) keyFor(code reason.Code, q *trial) (key, detail string) {
 	switch code {
 	case reason.TooLarge:
-		for r, have := range s.roomOf(q.bin) {
-			if q.c.Need[r] > have && r < len(s.p.Names) {
-				return s.p.Names[r], ""
+		for r, have := range s.fleet.bins.roomOf(q.bin) {
+			if q.c.Need[r] > have && r < len(s.facts.p.Names) {
+				return s.facts.p.Names[r], ""
 			}
 		}
 	case reason.Spread, reason.Affinity, reason.AntiAffinity:
@@ -91,34 +95,34 @@ func (s *state) keyFor(code reason.Code, q *trial) (key, detail string) {
 	return "", ""
 }
 
-// explainTemplate says why no new node of a template could take the class: the first constraint that leaves no shape, with how
-// many shapes each constraint alone removes.
+// explainTemplate explains why no new node of a template can take a pod of the class. It checks the constraints in the order below and
+// stops at the first that rules out the template.
 func (s *state) explainTemplate(q *trial, t problem.TemplateID) reason.Explanation {
-	tmpl := &s.p.Templates[t]
-	pool := s.p.Pools[tmpl.Pool].Name
+	tmpl := &s.facts.p.Templates[t]
+	pool := s.facts.p.Pools[tmpl.Pool].Name
 	all := tmpl.Shapes.Count()
-	if !s.tolerates(q.v, t) {
+	if !s.facts.tolerates(q.v, t) {
 		return reason.Explanation{{Code: reason.Taint, Pool: pool, Candidates: all}}
 	}
-	m := s.match(q.v, t)
+	m := s.facts.match(q.v, t)
 	if !m.OK {
 		return reason.Explanation{{Code: m.Code, Key: m.Key, Pool: pool, Candidates: all}}
 	}
-	shapes := s.candidatesOf(q.reading, t)
+	shapes := s.opener.candidatesOf(q.reading, t)
 	if len(shapes) == 0 {
 		return s.explainShapes(q.c, m, t)
 	}
-	if s.exhausted(t, shapes) {
-		return reason.Explanation{s.explainLimit(t, shapes)}
+	if s.fleet.stock.exhausted(t, shapes) {
+		return s.fleet.stock.explainLimit(t, shapes)
 	}
-	if q.bin = s.bins(); s.heldOff(q, q.bin) {
+	if q.bin = s.fleet.bins.next(); s.fleet.heldOff(q, q.bin) {
 		key, _ := s.whyNoDevices(q)
 		return reason.Explanation{{Code: reason.DeviceAt, Key: key, Pool: pool, Candidates: all}}
 	}
-	code := s.openHost(q)
+	code := s.opener.openHost(q)
 	var refused target
-	if code == 0 { // of this template alone: another of its tier may be refused for what this one does not know
-		refused, code = s.openFrom(q, run{t, t + 1}, 0)
+	if code == 0 { // try this template alone: another one of its tier may be refused for another reason
+		refused, code = s.opener.openFrom(q, run{t, t + 1}, 0)
 	}
 	key := s.keyNamed(code, q.touches)
 	if code == reason.MinValues {
@@ -127,23 +131,25 @@ func (s *state) explainTemplate(q *trial, t problem.TemplateID) reason.Explanati
 	return reason.Explanation{{Code: code, Key: key, Pool: pool, Candidates: all}}
 }
 
-// explainShapes says why no shape of a template could hold a pod: how many shapes each constraint alone removes.
+// explainShapes explains why no shape of a template can hold a pod of class c. It counts how many shapes each constraint alone rules
+// out, and adds NoShape if no constraint alone rules out all shapes.
 func (s *state) explainShapes(c *problem.Class, m *problem.Match, t problem.TemplateID) reason.Explanation {
-	tmpl := &s.p.Templates[t]
+	tmpl := &s.facts.p.Templates[t]
 	all := tmpl.Shapes.Count()
 	var out reason.Explanation
 	add := func(code reason.Code, key string, n int) {
 		if n > 0 {
-			out = append(out, reason.Count{Code: code, Key: key, Pool: s.p.Pools[tmpl.Pool].Name, Candidates: n})
+			out = append(out, reason.Count{Code: code, Key: key, Pool: s.facts.p.Pools[tmpl.Pool].Name, Candidates: n})
 		}
 	}
-	match, sold := matching(m, tmpl.Shapes), s.sold(m, t)
+	match, sold := matching(m, tmpl.Shapes), s.facts.sold(m, t)
 	equipped := tmpl.CountShapes(func(sh int) bool { return fitsPorts(c, tmpl, sh) && fitsVolumes(c, tmpl, sh) })
-	devices := s.explainDevices(c, tmpl, s.p.Pools[tmpl.Pool].Name)
+	devices := s.explainDevices(c, tmpl, s.facts.p.Pools[tmpl.Pool].Name)
 	add(reason.LabelMismatch, "", all-match)
-	for r, n := range s.shortOf(c.Need, t) {
-		if n > 0 && r < len(s.p.Names) {
-			add(reason.TooLarge, s.p.Names[r], n)
+	short := s.facts.shortOf(c.Need, t)
+	for r, n := range short {
+		if r < len(s.facts.p.Names) && !(quantity.Assumed(s.facts.p.Names[r]) && short[quantity.RequestedOf(s.facts.p.Names[r])] >= n) {
+			add(reason.TooLarge, s.facts.p.Names[r], n)
 		}
 	}
 	if len(c.Ports) > 0 {
@@ -153,21 +159,21 @@ func (s *state) explainShapes(c *problem.Class, m *problem.Match, t problem.Temp
 	}
 	out = append(out, devices...)
 	add(reason.NoOffering, "", all-sold)
-	if len(out) == 0 || match > 0 && sold > 0 && equipped > 0 && s.fitting(c.Need, t) {
+	if len(out) == 0 || match > 0 && sold > 0 && equipped > 0 && s.facts.fitting(c.Need, t) {
 		add(reason.NoShape, "", all)
 	}
 	return out
 }
 
-// keyNamed names the topology key of the constraints that a variant has to do with.
+// keyNamed returns the topology key of the constraint that refused a pod with the given code; "" if there is none.
 func (s *state) keyNamed(code reason.Code, t *touches) string {
 	named := func(to *touch) bool {
-		return slices.ContainsFunc(to.owned, func(g int) bool { return codeOf(s.groups[g].Kind) == code }) ||
+		return slices.ContainsFunc(to.owned, func(g int) bool { return codeOf(s.fleet.census.groups[g].Kind) == code }) ||
 			code == reason.AntiAffinity && len(to.shunned) > 0
 	}
 	for i := range t.keys {
 		if named(&t.keys[i]) {
-			return s.p.Keys[t.keys[i].key].Name
+			return s.facts.p.Keys[t.keys[i].key].Name
 		}
 	}
 	if named(&t.host) {

@@ -5,7 +5,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/problem"
-	"karpenter.sh/karpenter/internal/core/rule/limits"
+	"karpenter.sh/karpenter/internal/core/tariff"
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
@@ -13,15 +13,12 @@ import (
 // launch is priced. A pool that may afford too few kinds of machine in the end to meet its minValues gives the pods back:
 // they are added to left.
 func (s *state) finish(left []int) []problem.Bin {
-	free := make([]limits.Pool, len(s.limits))
-	for i := range free {
-		free[i] = s.limits[i].Clone()
-	}
-	out := make([]problem.Bin, 0, len(s.news))
+	free := s.fleet.stock.limits.clone()
+	out := make([]problem.Bin, 0, len(s.fleet.bins.news))
 	known := map[string]int{}
-	strange := s.findStrange()
+	unknown := s.schedule.findUnknown()
 	var key []byte
-	for bin, n := range s.newBins() {
+	for bin, n := range s.fleet.bins.newBins() {
 		if len(n.puts) == 0 {
 			continue
 		}
@@ -30,7 +27,7 @@ func (s *state) finish(left []int) []problem.Bin {
 			out = append(out, s.finishedAs(&out[at], at, bin))
 			continue
 		}
-		b := s.finishBin(bin, &strange, &free[s.template(n).Pool])
+		b := s.finishBin(bin, &unknown, free)
 		if !s.launch(&b) {
 			s.dropped = true
 			for _, p := range b.Puts {
@@ -46,13 +43,13 @@ func (s *state) finish(left []int) []problem.Bin {
 
 // launch prices a finished bin, if it keeps minValues, which are lowered where the settings allow.
 func (s *state) launch(b *problem.Bin) bool {
-	tmpl := &s.p.Templates[b.Template]
-	low, _, ok := s.lowerMinValues(tmpl, b.Shapes, b.Mask, b.Relaxed)
+	tmpl := &s.facts.p.Templates[b.Template]
+	low, _, ok := s.fleet.stock.lowerMinValues(tmpl, b.Shapes, b.Mask, b.Relaxed)
 	if !ok {
 		return false
 	}
 	b.Relaxed = low
-	if b.Launch, ok = tmpl.Catalog.Launch(b.Shapes, b.Mask, tmpl.WantedMinValues(low), s.p.Settings.Terms.Band); ok {
+	if b.Launch, ok = tmpl.Catalog.Launch(b.Shapes, b.Mask, tmpl.WantedMinValues(low), s.facts.p.Settings.Terms.Band); ok {
 		b.Target = b.Launch.First.Shape
 	}
 	return b.Shapes.Any()
@@ -61,21 +58,23 @@ func (s *state) launch(b *problem.Bin) bool {
 // finishKey identifies what finishBin looks at, so that equal nodes are finished once. It is empty where that is not
 // worth the trouble.
 func (s *state) finishKey(key []byte, bin problem.BinID) []byte {
-	n := s.node(bin)
-	tmpl := s.template(n)
-	if s.limits[tmpl.Pool].Limited || n.held != problem.NoReservation || n.lowered() != nil {
+	n := s.fleet.bins.node(bin)
+	tmpl := s.fleet.bins.template(n)
+	if s.fleet.stock.limits.limited(n.tmpl) || n.held != problem.NoReservation || n.lowered() != nil {
 		return key
 	}
 	key = identity.Number(key, int64(n.tmpl))
-	key = identity.Numbers(key, s.maskOf(bin))
-	room := s.roomOf(bin)
+	key = identity.Count(key, len(n.only))
+	key = identity.Numbers(key, n.only)
+	key = identity.Numbers(key, s.fleet.bins.maskOf(bin))
+	room := s.fleet.bins.roomOf(bin)
 	key = identity.Count(key, len(room))
 	for r, x := range room {
 		key = identity.Number(key, tmpl.Room[n.target][r]-x)
 	}
 	last := -1
 	for _, p := range n.puts {
-		c := &s.p.Classes[p.Class]
+		c := &s.facts.p.Classes[p.Class]
 		if len(c.Ports) > 0 || len(c.Volumes) > 0 || len(c.Devices) > 0 {
 			return key[:0]
 		}
@@ -85,9 +84,9 @@ func (s *state) finishKey(key []byte, bin problem.BinID) []byte {
 		}
 	}
 	key = identity.Flag(key, false) // the list of requirements ends here
-	for k, bound := range s.boundOf(bin) {
-		if bound && s.keyOf(k, n.tmpl).Shape != nil {
-			key = identity.Number(identity.Number(key, int64(k)), int64(s.domainOf(k, bin)))
+	for k, bound := range s.fleet.bins.boundOf(bin) {
+		if bound && s.facts.keyOf(k, n.tmpl).Shape != nil {
+			key = identity.Number(identity.Number(key, int64(k)), int64(s.fleet.bins.domainOf(k, bin)))
 		}
 	}
 	return key
@@ -97,38 +96,54 @@ func (s *state) finishKey(key []byte, bin problem.BinID) []byte {
 func (s *state) finishedAs(b *problem.Bin, at int, bin problem.BinID) problem.Bin {
 	out := *b
 	out.SameAs = at
-	n := s.node(bin)
-	out.Puts, out.Narrowed, out.Domain = n.puts, n.narrowing(), slices.Clone(s.domainsOf(bin))
+	n := s.fleet.bins.node(bin)
+	out.Puts, out.Narrowed, out.Domain = n.puts, n.narrowing(), slices.Clone(s.fleet.bins.domainsOf(bin))
 	return out
 }
 
-func (s *state) finishBin(bin problem.BinID, strange *stranger, free *limits.Pool) problem.Bin {
-	n := s.node(bin)
-	tmpl := s.template(n)
-	b := problem.Bin{Template: n.tmpl, Target: n.target, Mask: s.maskOf(bin)[:len(tmpl.Mask)].Clone(), Puts: n.puts,
-		Used: s.used(bin), Held: n.held, Relaxed: n.lowered(), Narrowed: n.narrowing(), Domain: slices.Clone(s.domainsOf(bin)), SameAs: -1}
-	shapes := s.holding(bin, s.maskOf(bin), b.Used, nil)
-	s.cut(bin, shapes)
-	within := free.Clone()
-	s.cutLimits(n, shapes, &within) // first, so that avoidShapes leaves enough of those that limits leave
-	s.avoidShapes(strange, bin, shapes)
-	s.cutLimits(n, shapes, free)
+func (s *state) finishBin(bin problem.BinID, unknown *unknowns, free allowances) problem.Bin {
+	n := s.fleet.bins.node(bin)
+	tmpl := s.fleet.bins.template(n)
+	b := problem.Bin{Template: n.tmpl, Target: n.target, Mask: s.fleet.bins.maskOf(bin)[:len(tmpl.Mask)].Clone(), Puts: n.puts,
+		Used: s.fleet.bins.used(bin), Held: n.held, Relaxed: n.lowered(), Narrowed: n.narrowing(),
+		Domain: slices.Clone(s.fleet.bins.domainsOf(bin)), Discounted: n.only != nil, SameAs: -1}
+	shapes := s.fleet.bins.holding(bin, s.fleet.bins.maskOf(bin), b.Used, nil)
+	s.fleet.cut(bin, shapes)
+	s.fleet.stock.cutLimits(n, shapes, free.clone()) // first, so that avoidShapes leaves enough of those that limits leave
+	s.schedule.avoidShapes(unknown, bin, shapes)
+	s.fleet.stock.cutLimits(n, shapes, free)
 	b.Shapes = shapes[:bits.Words(tmpl.Catalog.Len())].Clone()
 	b.Overhead = tmpl.LeastOverhead(b.Shapes)
-	b.Drivers = s.driversOn(bin, b.Shapes)
+	b.Drivers = s.fleet.driversOn(bin, b.Shapes)
 	return b
 }
 
 // A bill is what bins cost together.
 type bill struct{ price, floor, cost int64 }
 
-func billOf(bins []problem.Bin, terms *problem.Terms) bill {
+func billOf(p *problem.Problem, bins []problem.Bin) bill {
 	var b bill
+	terms := &p.Settings.Terms
 	for i := range bins {
 		l := &bins[i].Launch
 		b.price += l.Price
 		b.floor += l.Floor
-		b.cost += terms.With(l.Cost, l.Floor)
+		b.cost += terms.With(l.Cost, l.Base)
+	}
+	if p.Settings.Commitments != nil {
+		b.cost += discount(p, bins)
 	}
 	return b
+}
+
+// discount returns by how much the bill of all machines rises above what new ones cost at list; nearly always it is negative.
+func discount(p *problem.Problem, bins []problem.Bin) (sum int64) {
+	var lines []tariff.Line
+	for i := range bins {
+		if l, ok := p.Hour(&bins[i]); ok {
+			lines = append(lines, l)
+			sum -= int64(l.PerHour)
+		}
+	}
+	return sum + p.Settings.Commitments.Adds(p.Settings.Fixed, lines)
 }

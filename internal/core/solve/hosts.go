@@ -8,25 +8,25 @@ import (
 
 // Groups whose domain is the host: every bin is one of its own. No pod has been counted on a new node.
 
-func (f *fleet) admitHosts(q *trial) verdict {
-	code := f.refusesHost(q.touches, q.bin)
+func (cs *census) admitHosts(q *trial) verdict {
+	code := cs.refusesHost(q.touches, q.bin)
 	return verdict{code, code != 0 && code != reason.Affinity} // a friend may still come
 }
 
 // refusesHost says which group keeps a pod off a bin, 0 if none does.
-func (f *fleet) refusesHost(t *touches, bin problem.BinID) reason.Code {
+func (cs *census) refusesHost(t *touches, bin problem.BinID) reason.Code {
 	for _, g := range t.host.shunned {
-		if f.groups[g].Repels(int(bin)) {
+		if cs.groups[g].Repels(int(bin)) {
 			return reason.AntiAffinity
 		}
 	}
-	return f.refusesOwners(t, bin)
+	return cs.refusesOwners(t, bin)
 }
 
 // refusesOwners asks the groups that the pods own about a bin, or about a bin that is not there yet.
-func (f *fleet) refusesOwners(t *touches, bin problem.BinID) reason.Code {
+func (cs *census) refusesOwners(t *touches, bin problem.BinID) reason.Code {
 	for i, g := range t.host.owned {
-		if group := &f.groups[g]; !group.Admits(int(bin), t.host.self[i], nil) {
+		if group := &cs.groups[g]; !group.Admits(int(bin), t.host.self[i], nil) {
 			return codeOf(group.Kind)
 		}
 	}
@@ -44,4 +44,4 @@ func codeOf(k spread.Kind) reason.Code {
 	}
 }
 
-func (f *fleet) takeHosts(q *trial, n int) { f.record(&q.host, int32(q.bin), q.bin, n) }
+func (cs *census) takeHosts(q *trial, n int) { cs.record(&q.host, int32(q.bin), q.bin, n) }

@@ -18,7 +18,7 @@ import (
 // admit is the innermost loop. What is cheap and final comes before what is a choice.
 
 func (f *fleet) admit(q *trial) verdict {
-	no := f.admitRoom(q)
+	no := f.bins.admitRoom(q)
 	if no.code == 0 {
 		no = f.admitLabels(q)
 	}
@@ -32,7 +32,7 @@ func (f *fleet) admit(q *trial) verdict {
 		no = f.admitDevices(q)
 	}
 	if no.code == 0 {
-		no = f.admitHosts(q)
+		no = f.census.admitHosts(q)
 	}
 	if no.code == 0 {
 		no = f.admitDomains(q)
@@ -41,22 +41,22 @@ func (f *fleet) admit(q *trial) verdict {
 }
 
 func (f *fleet) take(q *trial, n int) {
-	f.takeRoom(q, n)
+	f.bins.takeRoom(q, n)
 	f.takePorts(q)
 	f.takeVolumes(q)
 	f.takeDevices(q, n)
-	f.takeHosts(q, n)
-	f.takeDomains(q, n)
+	f.census.takeHosts(q, n)
+	f.census.takeDomains(q, n)
 }
 
 func (f *fleet) opened(bin problem.BinID) {
-	f.openRoom(bin)
-	f.openLabels(bin)
+	f.bins.openRoom(bin)
+	f.bins.openLabels(bin)
 	f.openPorts(bin)
 	f.openVolumes(bin)
 	f.openDevices(bin)
-	f.openDomains(bin)
-	f.openLimits(bin)
+	f.bins.openDomains(bin)
+	f.stock.openLimits(bin)
 }
 
 func fits(c *problem.Class, t *problem.Template, shape int) bool {
@@ -65,9 +65,12 @@ func fits(c *problem.Class, t *problem.Template, shape int) bool {
 
 // cut leaves the shapes that could hold the pods of a bin as they are counted now. What limits and other bins want of it is not asked.
 func (f *fleet) cut(bin problem.BinID, shapes bits.Set) {
-	f.cutDomains(bin, shapes)
-	f.cutCounts(bin, shapes)
-	f.cutDaemons(f.template(f.node(bin)), f.node(bin).target, shapes)
+	if only := f.bins.node(bin).only; only != nil {
+		shapes.And(only)
+	}
+	f.bins.cutDomains(bin, shapes)
+	f.census.cutCounts(bin, shapes)
+	f.census.cutDaemons(f.bins.template(f.bins.node(bin)), f.bins.node(bin).target, shapes)
 	f.cutPorts(bin, shapes)
 	f.cutVolumes(bin, shapes)
 	f.cutDevices(bin, nil, shapes)

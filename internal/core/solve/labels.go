@@ -10,39 +10,40 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// Labels and taints of nodes that exist are columns of the problem, which say before any trial which of them a
-// class may ask. What a new bin may still become is its mask: a bit for each choice, in segments of which one bit
-// each has to stay.
+// For existing nodes the problem itself says which labels and taints admit a class. A new bin has a mask: one bit for each choice that
+// the launch may still make. The bits are in segments, and at least one bit of each segment has to stay.
 
-// admitLabels asks a new bin's template about the pod's requirements and tolerations, and narrows its choices.
+// admitLabels checks the pod's requirements and tolerations against a new bin's template, and narrows the bin's choices to those that meet
+// them. It admits the pod to every existing node, because those were checked before.
 func (f *fleet) admitLabels(q *trial) verdict {
-	n := f.node(q.bin)
+	n := f.bins.node(q.bin)
 	if n == nil {
 		return verdict{}
 	}
-	if !f.tolerates(q.v, n.tmpl) {
+	if !f.facts.tolerates(q.v, n.tmpl) {
 		return verdict{reason.Taint, true}
 	}
-	m := f.match(q.v, n.tmpl)
+	m := f.facts.match(q.v, n.tmpl)
 	if !m.OK || m.Shapes != nil && !m.Shapes.Has(n.target) {
 		return verdict{reason.LabelMismatch, true}
 	}
-	copy(q.mask, f.maskOf(q.bin))
+	copy(q.mask, f.bins.maskOf(q.bin))
 	if m.Mask != nil {
 		q.mask.And(m.Mask)
-		if !f.sells(f.template(n), n.target, q.mask) {
+		if !f.facts.sells(f.bins.template(n), n.target, q.mask) {
 			return verdict{reason.LabelMismatch, true}
 		}
 	}
 	return verdict{}
 }
 
-func (f *fleet) openLabels(bin problem.BinID) {
-	f.mask = append(f.mask, make([]uint64, f.width)...)
-	copy(f.maskOf(bin), f.template(f.node(bin)).Mask)
+// openLabels gives a new bin all choices of its template.
+func (b *bins) openLabels(bin problem.BinID) {
+	b.mask = append(b.mask, make([]uint64, b.facts.width)...)
+	copy(b.maskOf(bin), b.template(b.node(bin)).Mask)
 }
 
-// sells reports whether a shape can be bought under mask.
+// sells reports whether a shape of a template can be bought with the choices that mask leaves.
 func (f *facts) sells(tmpl *problem.Template, sh int, mask bits.Set) bool {
 	if len(tmpl.Segments) == 1 {
 		return tmpl.ShapeMask[sh].Meets(mask)
@@ -53,12 +54,13 @@ func (f *facts) sells(tmpl *problem.Template, sh int, mask bits.Set) bool {
 	return tmpl.SellsAny(both)
 }
 
-// holding returns the shapes that can hold need, allow mask and satisfy every pod of the bin, and more if given.
-func (f *fleet) holding(bin problem.BinID, mask bits.Set, need quantity.Vec, more *problem.Match) bits.Set {
-	n := f.node(bin)
-	shapes := f.buyable(n.tmpl, mask, need)
+// holding returns the shapes that can hold need, can be bought under mask, and meet the requirements of every pod on the bin, and of one
+// more pod if more is not nil.
+func (b *bins) holding(bin problem.BinID, mask bits.Set, need quantity.Vec, more *problem.Match) bits.Set {
+	n := b.node(bin)
+	shapes := b.buyable(n.tmpl, mask, need)
 	for _, put := range n.puts {
-		shapes.Keep(f.match(&f.p.Classes[put.Class].Variants[put.Variant], n.tmpl).Shapes)
+		shapes.Keep(b.facts.match(&b.facts.p.Classes[put.Class].Variants[put.Variant], n.tmpl).Shapes)
 	}
 	if more != nil {
 		shapes.Keep(more.Shapes)
@@ -66,24 +68,24 @@ func (f *fleet) holding(bin problem.BinID, mask bits.Set, need quantity.Vec, mor
 	return shapes
 }
 
-// buyable returns the shapes of a template that can hold need and be bought under mask. It is in memory that the next call uses again.
-func (f *fleet) buyable(t problem.TemplateID, mask bits.Set, need quantity.Vec) bits.Set {
-	tmpl := &f.p.Templates[t]
-	f.meter.Charge(work.Units(len(tmpl.Room)) * shapeWork)
-	clear(f.shapes)
+// buyable returns the shapes of a template that can hold need and can be bought under mask. The next call overwrites the result.
+func (b *bins) buyable(t problem.TemplateID, mask bits.Set, need quantity.Vec) bits.Set {
+	tmpl := &b.facts.p.Templates[t]
+	b.facts.meter.Charge(work.Units(len(tmpl.Room)) * shapeWork)
+	clear(b.facts.shapes)
 	for sh := tmpl.Shapes.Next(0); sh >= 0; sh = tmpl.Shapes.Next(sh + 1) {
-		if need.Fits(tmpl.Room[sh]) && f.sells(tmpl, sh, mask) {
-			f.shapes.Add(sh)
+		if need.Fits(tmpl.Room[sh]) && b.facts.sells(tmpl, sh, mask) {
+			b.facts.shapes.Add(sh)
 		}
 	}
-	return f.shapes
+	return b.facts.shapes
 }
 
 // sold returns how many shapes of a template can be bought under the choices that a variant leaves.
 func (f *facts) sold(m *problem.Match, t problem.TemplateID) int {
 	tmpl := &f.p.Templates[t]
 	if m.Mask == nil {
-		return tmpl.Shapes.Count() // what the pool lists can be bought somehow
+		return tmpl.Shapes.Count() // every shape of a template can be bought with some choice
 	}
 	mask := tmpl.Mask.Clone()
 	mask.And(m.Mask)
@@ -97,7 +99,7 @@ func matching(m *problem.Match, shapes bits.Set) int {
 	return both.Count()
 }
 
-// meetsAny reports whether a new node of a template may meet one of some requirements, as a machine of some shape with these choices left.
+// meetsAny reports whether a new node of shape sh, with the choices that mask leaves, may meet at least one of the listed requirements.
 func (f *facts) meetsAny(list []int, t problem.TemplateID, sh int, mask bits.Set) bool {
 	tmpl := &f.p.Templates[t]
 	return slices.ContainsFunc(list, func(reqs int) bool {

@@ -52,8 +52,8 @@ func mayBeOn(p *problem.Problem, c *problem.Class, t int) bool {
 }
 
 // tooLarge says how many times a node of so many vCPU is twice too large for the pool of a template.
-func (s *state) tooLarge(tmpl *problem.Template, vcpu int64) (times int) {
-	most := s.large[tmpl.Pool]
+func (f *facts) tooLarge(tmpl *problem.Template, vcpu int64) (times int) {
+	most := f.large[tmpl.Pool]
 	if most == 0 {
 		return 0
 	}

@@ -1,6 +1,8 @@
 package solve
 
 import (
+	"slices"
+
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
@@ -8,85 +10,235 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/limits"
 )
 
-// A pool's limit is asked when a node is opened or becomes another machine, not when pods join: what a new bin may be bought as in the end
-// is cut to what the limit allows all of them together.
+// A limit is asked when a node is opened or becomes another machine, not when pods join: what a new bin may be bought as in the end
+// is cut to what limits allow all of them together.
 
-func (f *fleet) openLimits(bin problem.BinID) {
-	n := f.node(bin)
-	f.limits[f.template(n).Pool].Take(f.takenBy(n))
+// allowances is what limits leave: those of pools, then those of quotas.
+type allowances struct {
+	p    *problem.Problem
+	left []limits.Pool
 }
 
-// takenBy returns what a new bin has taken from its pool's limit.
-func (f *fleet) takenBy(n *newNode) quantity.Vec {
-	if n.fixed() {
-		return n.min.reserve
+func newAllowances(p *problem.Problem) allowances {
+	a := allowances{p: p}
+	for i := range p.Pools {
+		a.left = append(a.left, p.Pools[i].Limit.Clone())
 	}
-	return f.template(n).Catalog.Capacity[n.target]
+	for i := range p.Quotas {
+		a.left = append(a.left, p.Quotas[i].Limit.Clone())
+	}
+	return a
 }
 
-// fixed reports whether a new bin has taken more from its pool's limit than its target needs, so that it cannot become another machine.
-func (n *newNode) fixed() bool { return n.min != nil && n.min.reserve != nil }
+func (a allowances) clone() allowances {
+	a.left = slices.Clone(a.left)
+	for i := range a.left {
+		a.left[i] = a.left[i].Clone()
+	}
+	return a
+}
 
-// exhausted reports whether a pool's limits allow none of some shapes any more.
-func (f *fleet) exhausted(t problem.TemplateID, shapes []int32) bool {
-	tmpl := &f.p.Templates[t]
-	limit := &f.limits[tmpl.Pool]
-	if !limit.Limited {
+// limited reports whether anything limits the nodes of a template.
+func (a allowances) limited(t problem.TemplateID) bool { return a.left[a.p.Templates[t].Pool].Limited }
+
+// allow reports whether limits allow one more node of a template that counts as much, when it is bought as any of some shapes.
+func (a allowances) allow(t problem.TemplateID, capacity quantity.Vec, under func(q *problem.Quota) bool) bool {
+	if !a.left[a.p.Templates[t].Pool].Fits(capacity) {
 		return false
 	}
-	for _, sh := range shapes {
-		if limit.Fits(tmpl.Catalog.Capacity[sh]) {
+	for i := range a.p.Quotas {
+		if under(&a.p.Quotas[i]) && !a.left[len(a.p.Pools)+i].Fits(capacity) {
 			return false
 		}
 	}
 	return true
 }
 
-// cutLimits takes out shapes that are larger than what the pool has left, where free is what it has left beside the
+// allowed reports whether limits allow one more node of a shape.
+func (a allowances) allowed(t problem.TemplateID, sh int) bool {
+	return a.allow(t, a.p.Templates[t].Counts(sh), func(q *problem.Quota) bool { return q.Covers(t, sh) })
+}
+
+// allowsReserve reports whether limits allow one more node of a template that takes the most of several shapes.
+func (a allowances) allowsReserve(t problem.TemplateID, reserve quantity.Vec) bool {
+	return a.allow(t, reserve, func(q *problem.Quota) bool { return q.Of[t].Any() })
+}
+
+// counted reports whether a new bin counts against a limit, by its place among the allowances.
+func (a allowances) counted(n *newNode, limit int) bool {
+	pools := len(a.p.Pools)
+	switch {
+	case limit < pools:
+		return a.p.Templates[n.tmpl].Pool == limit
+	case n.fixed():
+		return a.p.Quotas[limit-pools].Of[n.tmpl].Any()
+	}
+	return a.p.Quotas[limit-pools].Covers(n.tmpl, n.target)
+}
+
+// A stock is what can still be bought: what limits and reservations leave, and at what price.
+type stock struct {
+	facts  *facts
+	bins   *bins
+	limits allowances // when every new bin takes what takenBy says
+	left   []int      // by reservation: machines that no new bin holds
+	prices priceTable // for what is left of reservations
+}
+
+func newStock(facts *facts, bins *bins) *stock {
+	return &stock{facts: facts, bins: bins, limits: newAllowances(facts.p), left: slices.Clone(facts.p.Reservations)}
+}
+
+func (k *stock) openLimits(bin problem.BinID) { k.limits.take(k.bins.node(bin)) }
+
+// take takes a new bin from what limits leave.
+func (a allowances) take(n *newNode) {
+	a.left[a.p.Templates[n.tmpl].Pool].Take(a.takenBy(n))
+	for i := len(a.p.Pools); i < len(a.left); i++ {
+		if a.counted(n, i) {
+			a.left[i].Take(a.takenBy(n))
+		}
+	}
+}
+
+// give gives back what take took.
+func (a allowances) give(n *newNode) {
+	a.left[a.p.Templates[n.tmpl].Pool].Give(a.takenBy(n))
+	for i := len(a.p.Pools); i < len(a.left); i++ {
+		if a.counted(n, i) {
+			a.left[i].Give(a.takenBy(n))
+		}
+	}
+}
+
+// takenBy returns what a new bin has taken from limits.
+func (a allowances) takenBy(n *newNode) quantity.Vec {
+	if n.fixed() {
+		return n.min.reserve
+	}
+	return a.p.Templates[n.tmpl].Counts(n.target)
+}
+
+// fixed reports whether a new bin has taken more from limits than its target needs, so that it cannot become another machine.
+func (n *newNode) fixed() bool { return n.min != nil && n.min.reserve != nil }
+
+// any reports whether some template has limits.
+func (a allowances) any() bool {
+	for t := range a.p.Templates {
+		if a.limited(problem.TemplateID(t)) {
+			return true
+		}
+	}
+	return false
+}
+
+// exhausted reports whether limits allow none of some shapes any more.
+func (k *stock) exhausted(t problem.TemplateID, shapes []int32) bool {
+	if !k.limits.limited(t) {
+		return false
+	}
+	for _, sh := range shapes {
+		if k.limits.allowed(t, int(sh)) {
+			return false
+		}
+	}
+	return true
+}
+
+// cutLimits takes out shapes that are larger than what limits leave, where free is what they leave beside the
 // bins that are finished. A claim takes the largest machine that it lists, so that limits hold whatever is
 // launched.
-func (f *fleet) cutLimits(n *newNode, shapes bits.Set, free *limits.Pool) {
-	if !free.Limited {
+func (k *stock) cutLimits(n *newNode, shapes bits.Set, free allowances) {
+	tmpl := k.bins.template(n)
+	if !free.limited(n.tmpl) {
 		return
 	}
-	tmpl := f.template(n)
-	free.Give(f.takenBy(n))
-	shapes.Only(func(sh int) bool { return free.Fits(tmpl.Catalog.Capacity[sh]) })
-	free.Take(f.largestOf(tmpl, shapes))
+	free.give(n)
+	shapes.Only(func(sh int) bool { return free.allowed(n.tmpl, sh) })
+	free.left[tmpl.Pool].Take(k.largestOf(tmpl, shapes))
+	for i := range k.facts.p.Quotas {
+		if of := k.facts.p.Quotas[i].Of[n.tmpl]; of != nil && of.Meets(shapes) {
+			under := shapes.Clone()
+			under.Only(of.Has)
+			free.left[len(k.facts.p.Pools)+i].Take(k.largestOf(tmpl, under))
+		}
+	}
 }
 
 // largestOf returns the most that any of some shapes has of each resource.
-func (f *fleet) largestOf(t *problem.Template, shapes bits.Set) quantity.Vec {
-	most := make(quantity.Vec, f.p.Resources)
+func (k *stock) largestOf(t *problem.Template, shapes bits.Set) quantity.Vec {
+	most := make(quantity.Vec, k.facts.p.Resources)
 	for sh := range shapes.All() {
-		most.Max(t.Catalog.Capacity[sh])
+		most.Max(t.Counts(sh))
 	}
 	return most
 }
 
-// explainLimit names the limit that keeps the smallest of some shapes out.
-func (f *fleet) explainLimit(t problem.TemplateID, shapes []int32) reason.Count {
-	tmpl := &f.p.Templates[t]
-	limit := &f.limits[tmpl.Pool]
-	c := reason.Count{Code: reason.Limit, Pool: f.p.Pools[tmpl.Pool].Name, Candidates: tmpl.Shapes.Count()}
-	for _, sh := range shapes {
-		capacity := tmpl.Catalog.Capacity[sh]
-		short, ok := limit.Short(capacity)
-		switch r := short.Resource; {
-		case !ok:
+// explainLimit names the limits that keep all of some shapes out, or, where it takes several for that, those that keep out any.
+func (k *stock) explainLimit(t problem.TemplateID, shapes []int32) reason.Explanation {
+	p := k.facts.p
+	var all, some reason.Explanation
+	for i := range k.limits.left {
+		c := reason.Count{Code: reason.Limit, Pool: p.Pools[p.Templates[t].Pool].Name, Candidates: p.Templates[t].Shapes.Count()}
+		if i >= len(p.Pools) {
+			c.Code, c.Detail = reason.Quota, p.Quotas[i-len(p.Pools)].Name
+		} else if i != p.Templates[t].Pool {
 			continue
+		}
+		switch k.limits.explainShort(&c, i, t, shapes) {
+		case 0:
+		case len(shapes):
+			all = append(all, c)
+		default:
+			some = append(some, c)
+		}
+	}
+	if len(all) > 0 {
+		return all
+	}
+	return some
+}
+
+// explainShort writes into a count what one limit has too little of for the smallest of some shapes, and returns how many it keeps out.
+func (a allowances) explainShort(c *reason.Count, limit int, t problem.TemplateID, shapes []int32) (out int) {
+	p := a.p
+	for _, sh := range shapes {
+		if limit >= len(p.Pools) && !p.Quotas[limit-len(p.Pools)].Covers(t, int(sh)) {
+			continue
+		}
+		capacity := p.Templates[t].Counts(int(sh))
+		short, ok := a.left[limit].Short(capacity)
+		if !ok {
+			continue
+		}
+		out++
+		switch r := short.Resource; {
 		case short.Nodes:
-			c.Key, c.Left, c.Needs = "nodes", limit.Nodes, 1
-			return c
-		case r < len(f.p.Names):
+			c.Key, c.Left, c.Needs = "nodes", a.left[limit].Nodes, 1
+		case r < len(p.Names):
 			var needs int64
 			if r < len(capacity) {
 				needs = capacity[r]
 			}
-			if c.Key == "" || c.Key == f.p.Names[r] && needs < c.Needs {
-				c.Key, c.Left, c.Needs = f.p.Names[r], limit.Left[r], needs
+			if c.Key == "" || c.Key == p.Names[r] && needs < c.Needs {
+				c.Key, c.Left, c.Needs = p.Names[r], a.left[limit].Left[r], needs
 			}
 		}
 	}
-	return c
+	return out
+}
+
+// about reports whether some limit on nodes of a template is about a resource.
+func (a allowances) about(t problem.TemplateID, r int) bool {
+	p := a.p
+	for i := range a.left {
+		of := p.Templates[t].Pool == i
+		if i >= len(p.Pools) {
+			of = p.Quotas[i-len(p.Pools)].Of[t].Any()
+		}
+		if of && r < len(a.left[i].Left) && a.left[i].Left[r] != limits.Unlimited {
+			return true
+		}
+	}
+	return false
 }

@@ -11,47 +11,47 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/limits"
 )
 
-// A pool may say that the types of a claim have so many values of a label together at least. What a claim takes
-// from the pool's limit is then the largest of as many types as that needs, and it takes that from the beginning.
+// With minValues, a pool requires that the instance types of each claim have at least so many distinct values of a label. Any of these
+// types may be launched, so a claim takes the largest of them from the pool's limit, from the moment that its node is planned.
 
-// A minimum is how a new node of a pool with minValues meets them.
+// A minimum describes how a new node meets the minValues of its pool.
 type minimum struct {
-	low     []int        // by minValues of the template: what was lowered to; nil where nothing was
-	reserve quantity.Vec // what the node takes from its pool's limit; nil where nothing is limited
+	low     []int        // by minValues of the template: the lowered values; nil if none was lowered
+	reserve quantity.Vec // what the node takes from its pool's limit; nil if the pool has no limit
 }
 
-// admitMinValues asks whether enough types are left that could hold the pods of a new bin with this one. Where the
-// pod has to do with domains that is asked of each of them in turn; see settle.
+// admitMinValues checks that minValues are still met if the pod joins a new bin. If the pod's constraints have domains, settle checks this
+// for each domain instead.
 func (f *fleet) admitMinValues(q *trial) verdict {
-	if n := f.node(q.bin); n != nil && !f.meetsValues(q, n, q.mask) {
+	if n := f.bins.node(q.bin); n != nil && !f.meetsValues(q, n, q.mask) {
 		return verdict{reason.MinValues, true}
 	}
 	return verdict{}
 }
 
-// meetsValues reports whether a new bin would keep minValues with the pod of a trial and these choices left.
+// meetsValues reports whether a new bin would still meet minValues with the pod of a trial and the choices that mask leaves.
 func (f *fleet) meetsValues(q *trial, n *newNode, mask bits.Set) bool {
-	tmpl := f.template(n)
+	tmpl := f.bins.template(n)
 	if len(tmpl.Min) == 0 {
 		return true
 	}
-	need := f.used(q.bin)
+	need := f.bins.used(q.bin)
 	need.Add(q.c.Need)
-	shapes := f.holding(q.bin, mask, need, f.match(q.v, n.tmpl))
-	f.cutDomains(q.bin, shapes)
-	f.cutDaemons(tmpl, n.target, shapes)
-	f.cutChosen(q, n.tmpl, shapes)
+	shapes := f.bins.holding(q.bin, mask, need, f.facts.match(q.v, n.tmpl))
+	f.bins.cutDomains(q.bin, shapes)
+	f.census.cutDaemons(tmpl, n.target, shapes)
+	f.census.cutChosen(q, n.tmpl, shapes)
 	f.cutPorts(q.bin, shapes)
 	shapes.Only(func(sh int) bool { return fits(q.c, tmpl, sh) })
 	f.cutVolumesWith(q.bin, q.c.Volumes, shapes)
 	f.cutDevices(q.bin, q.c.Devices, shapes)
 	if n.min.reserve != nil {
-		shapes.Only(func(sh int) bool { return tmpl.Catalog.Capacity[sh].Fits(n.min.reserve) })
+		shapes.Only(func(sh int) bool { return tmpl.Counts(sh).Fits(n.min.reserve) })
 	}
 	return tmpl.MeetsMinValues(shapes, mask, n.min.low)
 }
 
-// lowered returns what minValues were lowered to, nil where none was.
+// lowered returns the lowered minValues of a new node, nil if none was lowered.
 func (n *newNode) lowered() []int {
 	if n.min == nil {
 		return nil
@@ -59,8 +59,8 @@ func (n *newNode) lowered() []int {
 	return n.min.low
 }
 
-// leaveReserved takes reservations out of mask that do not meet minValues by themselves, where anything else is
-// left: the claim that holds a machine of one is bought from it alone.
+// leaveReserved takes out of mask each reservation that does not meet minValues alone, unless nothing else is left. A claim that uses a
+// reservation lists nothing but that reservation.
 func leaveReserved(t *problem.Template, mask bits.Set) {
 	if len(t.Min) == 0 || len(t.Catalog.Left) == 0 {
 		return
@@ -76,42 +76,44 @@ func leaveReserved(t *problem.Template, mask bits.Set) {
 	}
 }
 
-// lowerMinValues lowers minValues to what shapes have that can be bought under mask, where that may be done. It
-// returns the minValues that it may not lower.
-func (f *fleet) lowerMinValues(t *problem.Template, shapes, mask bits.Set, low []int) (lowered []int, unmet int, ok bool) {
+// lowerMinValues returns the minValues that a claim for shapes under mask is held to. These are low, if the claim meets it. Otherwise
+// the setting MinBestEffort lowers each number to what the claim has. ok is false if a number cannot be met and may not be lowered: without
+// the setting, or if the claim has no value at all. unmet is then the index of that number.
+func (k *stock) lowerMinValues(t *problem.Template, shapes, mask bits.Set, low []int) (lowered []int, unmet int, ok bool) {
 	want := t.WantedMinValues(low)
 	v := t.Catalog.Variety(shapes, mask, want)
 	if v.Enough() {
 		return low, 0, true
 	}
-	least := 0 // they are not lowered to nothing
-	for k := range want {
-		if !f.p.Settings.MinBestEffort {
-			least = want[k].N - 1
+	least := 0 // a claim must have more values than this; so no number is lowered to 0
+	for w := range want {
+		if !k.facts.p.Settings.MinBestEffort {
+			least = want[w].N - 1
 		}
-		if v.Has[k] <= least {
-			return nil, k, false
+		if v.Has[w] <= least {
+			return nil, w, false
 		}
 	}
 	return v.Has, 0, true
 }
 
-// meetMinValues checks minValues for a new node with one pod, and says what it takes from a limit.
+// meetMinValues checks that a new node with one pod meets minValues within its pool's limit. It returns best with its minimum, or no
+// target and the reason.
 func (f *fleet) meetMinValues(q *trial, best target, mask bits.Set) (target, reason.Code) {
-	tmpl := &f.p.Templates[best.tmpl]
-	shapes := f.buyable(best.tmpl, mask, q.c.Need)
-	shapes.Keep(f.match(q.v, best.tmpl).Shapes)
-	f.cutChosen(q, best.tmpl, shapes)
-	f.cutDaemons(tmpl, best.shape, shapes)
+	tmpl := &f.facts.p.Templates[best.tmpl]
+	shapes := f.bins.buyable(best.tmpl, mask, q.c.Need)
+	shapes.Keep(f.facts.match(q.v, best.tmpl).Shapes)
+	f.census.cutChosen(q, best.tmpl, shapes)
+	f.census.cutDaemons(tmpl, best.shape, shapes)
 	shapes.Only(func(sh int) bool { return fits(q.c, tmpl, sh) })
 	best.min = &minimum{}
-	if limit := &f.limits[tmpl.Pool]; limit.Limited {
-		best.min.reserve = f.smallest(tmpl, limit, best.shape, shapes, mask)
-		if !limit.Fits(best.min.reserve) {
+	if f.stock.limits.limited(best.tmpl) {
+		best.min.reserve = f.stock.smallest(best.tmpl, best.shape, shapes, mask)
+		if !f.stock.limits.allowsReserve(best.tmpl, best.min.reserve) {
 			return target{tmpl: noTemplate}, reason.Limit
 		}
 	}
-	low, unmet, ok := f.lowerMinValues(tmpl, shapes, mask, nil)
+	low, unmet, ok := f.stock.lowerMinValues(tmpl, shapes, mask, nil)
 	if !ok {
 		return target{tmpl: noTemplate, unmet: unmet}, reason.MinValues
 	}
@@ -119,25 +121,25 @@ func (f *fleet) meetMinValues(q *trial, best target, mask bits.Set) (target, rea
 	return best, 0
 }
 
-// minimumAs says how a new bin would meet minValues as another machine, of shapes that it could be bought as, and
-// whether its pool's limit allows it.
-func (f *fleet) minimumAs(n *newNode, target int, mask, shapes bits.Set) (*minimum, bool) {
+// minimumAs returns the minimum of a new bin if its target were another machine, and whether its pool's limit allows that. shapes are the
+// types that its claim may list.
+func (k *stock) minimumAs(n *newNode, target int, mask, shapes bits.Set) (*minimum, bool) {
 	if !n.fixed() {
 		return n.min, true
 	}
-	tmpl := f.template(n)
-	limit := f.limits[tmpl.Pool].Clone()
-	limit.Give(n.min.reserve)
-	out := &minimum{low: n.min.low, reserve: f.smallest(tmpl, &limit, target, shapes.Clone(), mask)}
-	return out, limit.Fits(out.reserve)
+	k.limits.give(n)
+	defer k.limits.take(n)
+	out := &minimum{low: n.min.low, reserve: k.smallest(n.tmpl, target, shapes.Clone(), mask)}
+	return out, k.limits.allowsReserve(n.tmpl, out.reserve)
 }
 
-// smallest cuts shapes to the smallest machines that meet minValues within the limit, and returns the largest
-// capacity among them: what the claim takes from the limit. What is not limited keeps no other machine out.
-func (f *fleet) smallest(t *problem.Template, limit *limits.Pool, target int, shapes, mask bits.Set) quantity.Vec {
+// smallest cuts shapes to the target and the smallest machines with which minValues are met within limits. It returns the largest
+// capacity among them, which the claim takes from the limits; limits.Unlimited for a resource without limit.
+func (k *stock) smallest(tmpl problem.TemplateID, target int, shapes, mask bits.Set) quantity.Vec {
+	t := &k.facts.p.Templates[tmpl]
 	var order []int
 	for sh := range shapes.All() {
-		if limit.Fits(t.Catalog.Capacity[sh]) {
+		if k.limits.allowed(tmpl, sh) {
 			order = append(order, sh)
 		}
 	}
@@ -152,9 +154,9 @@ func (f *fleet) smallest(t *problem.Template, limit *limits.Pool, target int, sh
 		}
 		shapes.Add(sh)
 	}
-	most := f.largestOf(t, shapes)
+	most := k.largestOf(t, shapes)
 	for r := range most {
-		if r >= len(limit.Left) || limit.Left[r] == limits.Unlimited {
+		if !k.limits.about(tmpl, r) {
 			most[r] = limits.Unlimited
 		}
 	}

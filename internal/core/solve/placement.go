@@ -23,13 +23,13 @@ type Placement struct {
 // Place places the pods of a problem, class after class.
 func Place(p *problem.Problem) (*Placement, *problem.Result) {
 	s := newState(factsOf(p))
-	s.findWorth()
+	s.opener.worth = s.fleet.findWorth()
 	s, left := s.inOrder(s.place())
-	at, r := &Placement{s: s, left: left}, &problem.Result{Left: left, Partial: s.meter.CutAt() > 0,
+	at, r := &Placement{s: s, left: left}, &problem.Result{Left: left, Partial: s.facts.meter.CutAt() > 0,
 		Memory: problem.Memory{Known: p.Settings.Memory.Known}}
-	r.Bins, r.Placed = s.finish(left), s.placed
+	r.Bins, r.Placed = s.finish(left), s.fleet.bins.placed
 	r.Why = s.explain(left, r.Partial)
-	charge(r, billOf(r.Bins, &p.Settings.Terms))
+	charge(r, billOf(p, r.Bins))
 	at.costs = costsOf(r.Bins, &p.Settings.Terms)
 	return at, r
 }
@@ -37,7 +37,7 @@ func Place(p *problem.Problem) (*Placement, *problem.Result) {
 // costsOf returns what each node is reckoned to cost.
 func costsOf(bins []problem.Bin, terms *problem.Terms) (costs []int64) {
 	for i := range bins {
-		costs = append(costs, terms.With(bins[i].Launch.Cost, bins[i].Launch.Floor))
+		costs = append(costs, terms.With(bins[i].Launch.Cost, bins[i].Launch.Base))
 	}
 	return costs
 }
@@ -50,19 +50,23 @@ func (at *Placement) Take(r *problem.Result, idea *Placement) {
 		return
 	}
 	better, left := idea.s, slices.Clone(idea.left)
-	better.pinned = false
-	better.avoid()
+	better.fleet.census.pinned = false
+	better.schedule.avoid()
 	if sum(left) > 0 && better.fillIn(left) {
-		better.avoid()
+		better.schedule.avoid()
 	}
-	if len(better.misplaced()) > 0 {
-		better, left = better.rehome(left)
+	if len(better.schedule.misplaced()) > 0 {
+		better, left = better.relocate(left)
 	}
 	bins := better.finish(left)
-	idea.s, idea.left, idea.costs = better, left, costsOf(bins, &better.p.Settings.Terms)
-	bill := billOf(bins, &better.p.Settings.Terms)
-	if sum(left) < sum(r.Left) || sum(left) == sum(r.Left) && bill.cost < r.Cost {
-		r.Bins, r.Placed, r.Left = bins, better.placed, left
+	idea.s, idea.left, idea.costs = better, left, costsOf(bins, &better.facts.p.Settings.Terms)
+	bill := billOf(better.facts.p, bins)
+	fewer := sum(left) < sum(r.Left)
+	if fewer || within(left, r.Left) && bill.cost < r.Cost { // a lower price leaves no other pods over
+		if fewer {
+			r.Why = better.explain(left, r.Partial)
+		}
+		r.Bins, r.Placed, r.Left = bins, better.fleet.bins.placed, left
 		charge(r, bill)
 	}
 }
@@ -71,38 +75,38 @@ func (at *Placement) Take(r *problem.Result, idea *Placement) {
 func (at *Placement) Movable() bool { return !at.s.dropped }
 
 // Arrives reports whether new nodes bring daemons that groups count: which nodes there are then decides where pods may be.
-func (at *Placement) Arrives() bool { return at.s.arrival != nil }
+func (at *Placement) Arrives() bool { return at.s.facts.arrival != nil }
 
 // Meter counts the work of the run.
-func (at *Placement) Meter() *work.Meter { return at.s.meter }
+func (at *Placement) Meter() *work.Meter { return at.s.facts.meter }
 
 // Least is, of each resource, the smallest need of anybody.
-func (at *Placement) Least() quantity.Vec { return at.s.least }
+func (at *Placement) Least() quantity.Vec { return at.s.facts.least }
 
 // Twin returns an earlier template that may sell the same machines, −1 where there is none.
-func (at *Placement) Twin(t problem.TemplateID) problem.TemplateID { return at.s.twin[t] }
+func (at *Placement) Twin(t problem.TemplateID) problem.TemplateID { return at.s.facts.twin[t] }
 
-// Lavish reports whether pods may use exotic and large machines that others may not, because they have no other place.
-func (at *Placement) Lavish() bool { return at.s.lavish.Any() }
+// AnyMachine reports whether pods may use exotic and large machines that others may not, because they have no other place.
+func (at *Placement) AnyMachine() bool { return at.s.ties.anyMachine.Any() }
 
 // TooLarge says how many times a node of so many vCPU is twice too large for the pool of a template.
 func (at *Placement) TooLarge(t problem.TemplateID, vcpu int64) int {
-	return at.s.tooLarge(&at.s.p.Templates[t], vcpu)
+	return at.s.facts.tooLarge(&at.s.facts.p.Templates[t], vcpu)
 }
 
 // Prices returns what a filled node of each shape costs that is bought by one of these offers, 0 where it is not sold.
 func (at *Placement) Prices(t problem.TemplateID, offers bits.Set) []int64 {
-	return at.s.pricesOf(t, at.s.wide(offers))
+	return at.s.fleet.stock.pricesOf(t, at.s.facts.wide(offers))
 }
 
 // Lists returns what launches by these offers send for pods that ask for no more than CPU and memory, and whether these are all the lists.
 func (at *Placement) Lists(t problem.TemplateID, offers bits.Set) (lists []shape.List, complete bool) {
-	return listed(at.s.rowOf(t, at.s.wide(offers)), &at.s.p.Templates[t], &at.s.p.Settings.Terms)
+	return listed(at.s.fleet.stock.rowOf(t, at.s.facts.wide(offers)), &at.s.facts.p.Templates[t], &at.s.facts.p.Settings.Terms)
 }
 
 // Reach returns the domains of a key in which pods of a class could get a new node.
 func (at *Placement) Reach(class problem.ClassID, key int) bits.Set {
-	return at.s.reachOf(class).domains[key]
+	return at.s.ties.reachOf(class).domains[key]
 }
 
 // Ties are the groups that a class, read as one of its variants, has to do with.
@@ -114,19 +118,19 @@ type Ties struct {
 
 // Ties returns what ties pods to others.
 func (at *Placement) Ties(class problem.ClassID, variant int) Ties {
-	t := at.s.touchesOf(class, variant)
+	t := at.s.ties.touchesOf(class, variant)
 	return Ties{t.host.owned, t.host.counted, t.glued, len(t.keys) > 0}
 }
 
 // Pins returns, by topology key, the domains that pods are counted in; nil where they have to do with none.
 func (at *Placement) Pins(p problem.Put) []int32 {
-	t := at.s.touchesOf(p.Class, p.Variant)
+	t := at.s.ties.touchesOf(p.Class, p.Variant)
 	if len(t.keys) == 0 {
 		return nil
 	}
-	pins := slices.Repeat([]int32{problem.NoDomain}, len(at.s.p.Keys))
+	pins := slices.Repeat([]int32{problem.NoDomain}, len(at.s.facts.p.Keys))
 	for i := range t.keys {
-		pins[t.keys[i].key] = at.s.domainOf(t.keys[i].key, p.Bin)
+		pins[t.keys[i].key] = at.s.fleet.bins.domainOf(t.keys[i].key, p.Bin)
 	}
 	return pins
 }
@@ -141,7 +145,7 @@ type Opened struct {
 // New yields the nodes that the placement opened.
 func (at *Placement) New() iter.Seq2[problem.BinID, Opened] {
 	return func(yield func(problem.BinID, Opened) bool) {
-		for bin, n := range at.s.newBins() {
+		for bin, n := range at.s.fleet.bins.newBins() {
 			if !yield(bin, Opened{n.tmpl, n.held != problem.NoReservation, n.puts}) {
 				return
 			}
@@ -152,7 +156,7 @@ func (at *Placement) New() iter.Seq2[problem.BinID, Opened] {
 // Cost is what some of its new nodes, in order, are reckoned to cost.
 func (at *Placement) Cost(bins []problem.BinID) (sum int64) {
 	next := 0
-	for bin, n := range at.s.newBins() {
+	for bin, n := range at.s.fleet.bins.newBins() {
 		if len(n.puts) == 0 {
 			continue
 		}
@@ -164,58 +168,69 @@ func (at *Placement) Cost(bins []problem.BinID) (sum int64) {
 	return sum
 }
 
-// Remains returns what a pool has left once its new nodes are given back, but for those that stay.
-func (at *Placement) Remains(pool int, stays func(problem.BinID) bool) limits.Pool {
-	left := at.s.limits[pool].Clone()
+// Remains returns what a limit leaves once the new nodes are given back, but for those that stay. Limits are those of pools, then
+// those of quotas.
+func (at *Placement) Remains(limit int, stays func(problem.BinID) bool) limits.Pool {
+	left := at.s.fleet.stock.limits.left[limit].Clone()
 	if !left.Limited {
 		return left
 	}
-	for bin, n := range at.s.newBins() {
-		if at.s.template(n).Pool == pool && len(n.puts) > 0 && !stays(bin) {
-			left.Give(at.s.takenBy(n))
+	for bin, n := range at.s.fleet.bins.newBins() {
+		if at.s.fleet.stock.limits.counted(n, limit) && len(n.puts) > 0 && !stays(bin) {
+			left.Give(at.s.fleet.stock.limits.takenBy(n))
 		}
 	}
 	return left
 }
 
-// Allows reports whether the limits of its pool allow one more node of a shape.
+// Allows reports whether limits allow one more node of a shape.
 func (at *Placement) Allows(t problem.TemplateID, shape int) bool {
-	tmpl := &at.s.p.Templates[t]
-	return at.s.limits[tmpl.Pool].Fits(tmpl.Catalog.Capacity[shape])
+	return at.s.fleet.stock.limits.allowed(t, shape)
 }
 
 // Together returns how many of n pods may be on a node that is opened next, as far as the host-level groups go that they own and are
 // counted by.
 func (at *Placement) Together(groups []int, n int) int {
 	for _, g := range groups {
-		n = min(n, at.s.groups[g].HostRoom(int(at.s.bins()), true, n))
+		n = min(n, at.s.fleet.census.groups[g].HostRoom(int(at.s.fleet.bins.next()), true, n))
 	}
 	return n
 }
 
 // Open opens a node that is filled for a shape. It has no reserved machine.
 func (at *Placement) Open(t problem.TemplateID, shape int) problem.BinID {
-	bin := at.s.open(target{tmpl: t, shape: shape})
-	at.s.p.Templates[t].DropReserved(at.s.maskOf(bin))
+	bin := at.s.fleet.open(target{tmpl: t, shape: shape})
+	at.s.facts.p.Templates[t].DropReserved(at.s.fleet.bins.maskOf(bin))
 	return bin
+}
+
+// Only restricts what a new node may become, for a commitment: to some shapes, bought by some offers.
+func (at *Placement) Only(bin problem.BinID, shapes, offers bits.Set) {
+	at.s.fleet.bins.node(bin).only = shapes
+	mask := at.s.fleet.bins.maskOf(bin)
+	for o := range at.s.fleet.bins.template(at.s.fleet.bins.node(bin)).Catalog.Offers {
+		if !offers.Has(o) {
+			mask.Remove(o)
+		}
+	}
 }
 
 // Pin settles domains of a new node before its pods come.
 func (at *Placement) Pin(bin problem.BinID, pins []int32) {
 	s := at.s
 	for key, d := range pins {
-		if d < 0 || s.domainOf(key, bin) != problem.OpenDomain {
+		if d < 0 || s.fleet.bins.domainOf(key, bin) != problem.OpenDomain {
 			continue
 		}
-		s.domainsOf(bin)[key] = d
-		s.maskOf(bin).And(s.keyOf(key, s.node(bin).tmpl).Choice[d])
+		s.fleet.bins.domainsOf(bin)[key] = d
+		s.fleet.bins.maskOf(bin).And(s.facts.keyOf(key, s.fleet.bins.node(bin).tmpl).Choice[d])
 	}
 }
 
 // Pinned reports whether a node is in the domains of some pins.
 func (at *Placement) Pinned(bin problem.BinID, pins []int32) bool {
 	for key, d := range pins {
-		if d >= 0 && at.s.domainOf(key, bin) != d {
+		if d >= 0 && at.s.fleet.bins.domainOf(key, bin) != d {
 			return false
 		}
 	}
@@ -223,7 +238,7 @@ func (at *Placement) Pinned(bin problem.BinID, pins []int32) bool {
 }
 
 // AskDomains says that domains of pods that are placed next are not decided.
-func (at *Placement) AskDomains() { at.s.pinned = false }
+func (at *Placement) AskDomains() { at.s.fleet.census.pinned = false }
 
 // Leave says that pods have no place.
 func (at *Placement) Leave(p problem.Put) {
@@ -235,9 +250,9 @@ func (at *Placement) Leave(p problem.Put) {
 func (at *Placement) Put(p problem.Put) int {
 	placed := 0
 	q := at.s.ask(at.s.read(p.Class, p.Variant))
-	for placed < p.Count && at.s.try(q, p.Bin).code == 0 {
-		n := min(p.Count-placed, at.s.most(q, p.Count-placed))
-		at.s.commit(q, n)
+	for placed < p.Count && at.s.fleet.try(q, p.Bin).code == 0 {
+		n := min(p.Count-placed, at.s.fleet.most(q, p.Count-placed))
+		at.s.fleet.commit(q, n)
 		placed += n
 	}
 	return placed

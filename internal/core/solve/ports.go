@@ -23,9 +23,9 @@ func (f *fleet) takePorts(q *trial) {
 
 // openPorts gives the daemons of the target their ports.
 func (f *fleet) openPorts(bin problem.BinID) {
-	f.ports.Grow(int(f.bins()))
-	n := f.node(bin)
-	f.ports.Take(int(bin), f.template(n).PortsOf(n.target))
+	f.ports.Grow(int(f.bins.next()))
+	n := f.bins.node(bin)
+	f.ports.Take(int(bin), f.bins.template(n).PortsOf(n.target))
 }
 
 func fitsPorts(c *problem.Class, t *problem.Template, shape int) bool {
@@ -33,10 +33,10 @@ func fitsPorts(c *problem.Class, t *problem.Template, shape int) bool {
 }
 
 func (f *fleet) cutPorts(bin problem.BinID, shapes bits.Set) {
-	n := f.node(bin)
+	n := f.bins.node(bin)
 	for _, put := range n.puts {
-		if c := &f.p.Classes[put.Class]; len(c.Ports) > 0 {
-			shapes.Only(func(sh int) bool { return fitsPorts(c, f.template(n), sh) })
+		if c := &f.facts.p.Classes[put.Class]; len(c.Ports) > 0 {
+			shapes.Only(func(sh int) bool { return fitsPorts(c, f.bins.template(n), sh) })
 		}
 	}
 }

@@ -11,39 +11,42 @@ import (
 	"karpenter.sh/karpenter/internal/core/worth"
 )
 
-// A priceTable remembers, for a template and the choices left, what machines cost.
+// A priceTable caches prices by template and mask.
 type priceTable struct {
 	rows []*problem.Prices
 }
 
-// pricesOf returns the price of every shape of template t under mask. It stays valid until reservations change.
-func (f *fleet) pricesOf(t problem.TemplateID, mask corebits.Set) []int64 {
-	row, tmpl := f.rowOf(t, mask), &f.p.Templates[t]
+// pricesOf returns the price of every shape of template t, bought with the choices that mask leaves. The result is valid until
+// reservations change.
+func (k *stock) pricesOf(t problem.TemplateID, mask corebits.Set) []int64 {
+	row, tmpl := k.rowOf(t, mask), &k.facts.p.Templates[t]
 	if row.PerShape == nil {
-		row.PerShape = priceShapes(row, tmpl, f.left, &f.p.Settings.Terms)
+		row.PerShape = priceShapes(row, tmpl, k.left, &k.facts.p.Settings.Terms)
 	}
 	return row.PerShape
 }
 
-func (f *fleet) rowOf(t problem.TemplateID, mask corebits.Set) *problem.Prices {
-	tmpl := &f.p.Templates[t]
+// rowOf returns the cached prices of template t under mask, or a new empty row.
+func (k *stock) rowOf(t problem.TemplateID, mask corebits.Set) *problem.Prices {
+	tmpl := &k.facts.p.Templates[t]
 	if tmpl.Prices != nil && mask[:len(tmpl.Mask)].Equal(tmpl.Mask) {
 		return tmpl.Prices
 	}
-	for _, r := range f.prices.rows {
+	for _, r := range k.prices.rows {
 		if r.Template == t && r.Mask.Equal(mask) {
 			return r
 		}
 	}
-	if len(f.prices.rows) > 256 { // many distinct masks: the table would only grow
-		f.prices.rows = nil
+	if len(k.prices.rows) > 256 { // empty the cache: with so many distinct masks it would grow without end
+		k.prices.rows = nil
 	}
 	row := &problem.Prices{Template: t, Mask: mask.Clone()}
-	f.prices.rows = append(f.prices.rows, row)
+	k.prices.rows = append(k.prices.rows, row)
 	return row
 }
 
-// listed returns what launches send for pods that ask for no more than CPU and memory, and whether these are all the lists.
+// listed returns the lists of instance types that launches may send for pods that ask for CPU and memory only, and whether these are all
+// of them.
 func listed(r *problem.Prices, t *problem.Template, terms *problem.Terms) ([]shape.List, bool) {
 	if r.Lists == nil {
 		r.Lists, r.Complete = marketOf(t, t.Sold(r.Mask), r.Mask, terms).Lists(shape.Fill{Axes: []int{quantity.CPU, quantity.Memory}})
@@ -51,8 +54,9 @@ func listed(r *problem.Prices, t *problem.Template, terms *problem.Terms) ([]sha
 	return r.Lists, r.Complete
 }
 
-// priceShapes returns what a node costs that is filled, for each shape; 0 where the shape cannot be bought. It is
-// bought as what the launch sends for all that is as large.
+// priceShapes returns, for each shape, the cost of a node that is filled; 0 if the shape cannot be bought. A launch sends all shapes that
+// are large enough, not one, so the cost is that of the cheapest list whose machines are all at least as large as the shape. It is the
+// price of the shape itself if it comes from a reservation or if the pool has minValues.
 func priceShapes(r *problem.Prices, t *problem.Template, left []int, terms *problem.Terms) []int64 {
 	out := make([]int64, t.Catalog.Len())
 	sold := t.Sold(r.Mask)
@@ -77,12 +81,12 @@ func priceShapes(r *problem.Prices, t *problem.Template, left []int, terms *prob
 	return out
 }
 
-// hasRare reports whether a machine has something that most have not. Its price is that of its like.
+// hasRare reports whether a machine has a resource that most lack, such as GPUs. Such a machine is priced by the machines that have it too.
 func hasRare(room quantity.Vec) bool {
 	return slices.ContainsFunc(room[quantity.Pods+1:], func(x int64) bool { return x > 0 })
 }
 
-// cheapestFilled returns the list that begins lowest of those that have as much CPU and memory.
+// cheapestFilled returns, of the lists with at least as much CPU and memory as room, the one with the lowest floor price; nil for none.
 func cheapestFilled(lists []shape.List, room quantity.Vec) *shape.List {
 	var best *shape.List
 	for i := range lists {
@@ -95,7 +99,7 @@ func cheapestFilled(lists []shape.List, room quantity.Vec) *shape.List {
 	return best
 }
 
-// market returns what claims cost that allow some shapes and offers. Reservations are counted elsewhere.
+// marketOf returns the market of the given shapes and offers, without reservations: cheapestOffer prices those.
 func marketOf(t *problem.Template, shapes, offers corebits.Set, terms *problem.Terms) *shape.Market {
 	if len(t.Catalog.Left) > 0 {
 		offers = offers.Clone()
@@ -104,8 +108,8 @@ func marketOf(t *problem.Template, shapes, offers corebits.Set, terms *problem.T
 	return t.Catalog.Market(shapes, offers, terms.Band, t.Room)
 }
 
-// offer returns what a node of this shape costs, and the offer that sets the price: the cheapest of the kind that launch
-// prefers. Free things cost 1, so that 0 means none. left is what reservations have.
+// cheapestOffer returns the price of a node of shape sh, and the offer that sets it: the cheapest offer of the capacity type that a launch
+// prefers; 0 and -1 if mask leaves no offer. A free offer costs 1. left is the number of machines left in each reservation.
 func cheapestOffer(t *problem.Template, sh int, mask corebits.Set, left []int) (price int64, offer int) {
 	best, kind, at := int64(0), shape.Kinds, -1
 	cat := t.Catalog
@@ -119,7 +123,7 @@ func cheapestOffer(t *problem.Template, sh int, mask corebits.Set, left []int) (
 		}
 		k, p := of.Kind, max(cat.Price[sh][o], 1)
 		if k == shape.Reserved && of.Reservation < 0 {
-			k = shape.OnDemand // they are not counted: an ordinary offer
+			k = shape.OnDemand // machines of this offer are not counted, so it is like any on-demand offer
 		}
 		switch {
 		case at < 0 || k < kind && (k == shape.Reserved || p <= best || kind != shape.OnDemand), k == kind && p < best:
@@ -135,34 +139,40 @@ func cheapestOffer(t *problem.Template, sh int, mask corebits.Set, left []int) (
 // binary digits after the point, so that comparisons are equal on every processor.
 const worthBits = 20
 
-// findWorth sets s.worth. Exotic and large machines have no say, and nor has what pods ask for beside CPU and memory.
-func (s *state) findWorth() {
-	s.worth = make(quantity.Vec, s.p.Resources)
-	machines := s.machines()
+// A unitWorth is the worth of one unit of each resource.
+type unitWorth quantity.Vec
+
+// findWorth returns the worth of CPU and memory at the beginning of the run, from the prices of ordinary machines. All other resources are
+// worth nothing.
+func (f *fleet) findWorth() unitWorth {
+	out := make(unitWorth, f.facts.p.Resources)
+	machines := f.stock.ordinaryMachines()
 	if len(machines) == 0 {
-		s.worth[quantity.CPU], s.worth[quantity.Memory] = 1<<worthBits, 1<<worthBits/(4<<20)
-		return
+		out[quantity.CPU], out[quantity.Memory] = 1<<worthBits, 1<<worthBits/(4<<20)
+		return out
 	}
-	prices := worth.Find(machines, worth.Amounts{CPU: float64(max(s.demand[quantity.CPU], 1)),
-		Memory: float64(max(s.demand[quantity.Memory], 1))})
-	s.worth[quantity.CPU] = max(int64(prices.CPU*(1<<worthBits)), 1)
-	s.worth[quantity.Memory] = max(int64(prices.Memory*(1<<worthBits)), 1)
+	prices := worth.Find(machines, worth.Amounts{CPU: float64(max(f.bins.demand[quantity.CPU], 1)),
+		Memory: float64(max(f.bins.demand[quantity.Memory], 1))})
+	out[quantity.CPU] = max(int64(prices.CPU*(1<<worthBits)), 1)
+	out[quantity.Memory] = max(int64(prices.Memory*(1<<worthBits)), 1)
+	return out
 }
 
-// machines returns the machines by which things are priced, each once: pools often sell the same.
-func (s *state) machines() []worth.Machine {
+// ordinaryMachines returns room and price of the machines that templates sell, without exotic, large and free ones. Equal machines are
+// returned once. A template below the first tier is skipped if an earlier template has the same catalog.
+func (k *stock) ordinaryMachines() []worth.Machine {
 	var out []worth.Machine
 	known := map[worth.Machine]bool{}
 	seen := map[*shape.Catalog]bool{}
-	for t := range s.p.Templates {
-		tmpl := &s.p.Templates[t]
+	for t := range k.facts.p.Templates {
+		tmpl := &k.facts.p.Templates[t]
 		if seen[tmpl.Catalog] && tmpl.Tier > 0 {
 			continue
 		}
 		seen[tmpl.Catalog] = true
-		prices := s.pricesOf(problem.TemplateID(t), s.wide(tmpl.Mask))
+		prices := k.pricesOf(problem.TemplateID(t), k.facts.wide(tmpl.Mask))
 		for sh := range tmpl.Shapes.All() {
-			if prices[sh] <= 1 || tmpl.Catalog.Exotic.Has(sh) || s.tooLarge(tmpl, tmpl.Catalog.VCPU[sh]) > 0 {
+			if prices[sh] <= 1 || tmpl.Catalog.Exotic.Has(sh) || k.facts.tooLarge(tmpl, tmpl.Catalog.VCPU[sh]) > 0 {
 				continue
 			}
 			room := worth.Amounts{CPU: float64(tmpl.Room[sh][quantity.CPU]), Memory: float64(tmpl.Room[sh][quantity.Memory])}
@@ -175,7 +185,7 @@ func (s *state) machines() []worth.Machine {
 	return out
 }
 
-// wide returns mask as long as every mask of the run.
+// wide returns mask, padded with zeros to the length that all masks of a run have.
 func (f *facts) wide(mask corebits.Set) corebits.Set {
 	if len(mask) == f.width {
 		return mask
@@ -183,17 +193,17 @@ func (f *facts) wide(mask corebits.Set) corebits.Set {
 	return append(mask.Clone(), make(corebits.Set, f.width-len(mask))...)
 }
 
-// value returns what a vector is worth, in nano-dollars.
-func (s *state) value(v quantity.Vec) int64 { return s.valueWithin(v, v) }
+// of returns what a vector is worth, in nano-dollars.
+func (w unitWorth) of(v quantity.Vec) int64 { return w.within(v, v) }
 
-// valueWithin is the value of the smaller of v and most in each resource.
-func (s *state) valueWithin(v, most quantity.Vec) int64 {
+// within returns the worth of the smaller of v and most in each resource.
+func (w unitWorth) within(v, most quantity.Vec) int64 {
 	var sum int64
-	for r, w := range s.worth {
-		if w == 0 {
+	for r, unit := range w {
+		if unit == 0 {
 			continue
 		}
-		hi, lo := bits.Mul64(uint64(max(min(v[r], most[r]), 0)), uint64(w))
+		hi, lo := bits.Mul64(uint64(max(min(v[r], most[r]), 0)), uint64(unit))
 		sum += int64(hi<<(64-worthBits) | lo>>worthBits)
 	}
 	return sum

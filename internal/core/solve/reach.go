@@ -9,51 +9,51 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// A reach is the domains that reachOf returns, and whether any machine was left out of the question because it is exotic or large.
+// A reach is the domains in which pods of a class could get a new node.
 type reach struct {
-	domains []bits.Set
-	spared  bool
+	domains  []bits.Set // by topology key
+	heldBack bool       // some machine was left out because it is exotic or large
 }
 
-// reachOf returns, by topology key, the domains in which pods of a class could get a new node: where a pool that they may use can launch
-// something that they accept, at the beginning of the run. They are domains of a spread beside those of nodes that are there; a zone
-// in which nothing can be bought is none. Preferences and volumes have no say, as in kube-scheduler.
-func (s *state) reachOf(class problem.ClassID) reach {
-	c := &s.p.Classes[class]
-	spreads := s.spreadKeys(c)
-	key := reachKey(c, spreads, s.lavish.Has(int(class)))
-	if out, ok := s.reaches[key]; ok {
+// reachOf returns, by topology key, the domains in which pods of a class could get a new node: at the beginning of the run, some pool that
+// the pods may use can launch a machine there that they accept. A spread counts these domains as well as those of existing nodes, but not a
+// zone in which nothing can be bought. Preferences and volumes are ignored, as in kube-scheduler.
+func (ti *ties) reachOf(class problem.ClassID) reach {
+	c := &ti.facts.p.Classes[class]
+	spreads := ti.spreadKeys(c)
+	anyMachine, heldBack := ti.anyMachine.Has(int(class)), false
+	key := reachKey(c, spreads, anyMachine)
+	if out, ok := ti.reaches[key]; ok {
 		return out
 	}
-	spared, lavish := s.visit.spared, s.visit.lavish // of the class that is visited, which is another one perhaps
-	s.visit.spared, s.visit.lavish = false, s.lavish.Has(int(class))
-	out := make([]bits.Set, len(s.p.Keys))
+	out := make([]bits.Set, len(ti.facts.p.Keys))
 	for k := range out {
-		out[k] = bits.Make(len(s.p.Keys[k].Values))
+		out[k] = bits.Make(len(ti.facts.p.Keys[k].Values))
 	}
 	var shapes []int32
-	for i := range s.p.Templates {
+	for i := range ti.facts.p.Templates {
 		t := problem.TemplateID(i)
 		for _, reqs := range c.Terms {
-			mask := s.labelledMask(t, s.p.Labels.OnTemplate[reqs][t].Mask, spreads)
-			shapes = s.labelled(s.suitable(shapes[:0], c, &problem.Variant{Reqs: reqs, Tol: c.Tol}, t), t, mask, spreads)
-			s.addReach(out, t, mask, shapes)
+			mask := ti.labelledMask(t, ti.facts.p.Labels.OnTemplate[reqs][t].Mask, spreads)
+			found, left := ti.stock.suitable(shapes[:0], c, &problem.Variant{Reqs: reqs, Tol: c.Tol}, t, anyMachine)
+			heldBack = heldBack || left
+			shapes = ti.labelled(found, t, mask, spreads)
+			ti.addReach(out, t, mask, shapes)
 		}
 	}
-	if s.reaches == nil {
-		s.reaches = map[string]reach{}
+	if ti.reaches == nil {
+		ti.reaches = map[string]reach{}
 	}
-	s.reaches[key] = reach{out, s.visit.spared}
-	s.visit.spared, s.visit.lavish = spared, lavish
-	return s.reaches[key]
+	ti.reaches[key] = reach{out, heldBack}
+	return ti.reaches[key]
 }
 
-// spreadKeys returns the topology keys over which pods of a class insist to be spread, sorted. Nodes without such a
-// label are closed to them.
-func (s *state) spreadKeys(c *problem.Class) []int {
+// spreadKeys returns the topology keys of the required spreads of a class, sorted, without the host name. The pods cannot be on a node
+// that lacks one of these labels.
+func (ti *ties) spreadKeys(c *problem.Class) []int {
 	var out []int
 	for _, g := range c.Variants[len(c.Variants)-1].Owns {
-		if group := &s.groups[g]; group.Kind == spread.Spread && group.Key != spread.Host {
+		if group := &ti.facts.p.Groups[g]; group.Kind == spread.Spread && group.Key != spread.Host {
 			out = append(out, group.Key)
 		}
 	}
@@ -61,23 +61,23 @@ func (s *state) spreadKeys(c *problem.Class) []int {
 	return slices.Compact(out)
 }
 
-// labelledMask narrows choices of template t, nil for all, to those with which a node has some value for each of
-// the keys: a label that it gets if no pod asks for another.
-func (s *state) labelledMask(t problem.TemplateID, mask bits.Set, keys []int) bits.Set {
+// labelledMask narrows the choices of template t to those with which a new node has a label for each of the keys. mask nil stands for all
+// choices.
+func (ti *ties) labelledMask(t problem.TemplateID, mask bits.Set, keys []int) bits.Set {
 	for _, key := range keys {
-		of := s.keyOf(key, t)
+		of := ti.facts.keyOf(key, t)
 		if of.Kind != problem.ByChoice {
 			continue
 		}
-		domains, some := bits.Make(len(of.Choice)), bits.Make(64*len(s.p.Templates[t].Mask))
+		domains, some := bits.Make(len(of.Choice)), bits.Make(64*len(ti.facts.p.Templates[t].Mask))
 		addChoices(domains, of, func(choice bits.Set) bool {
 			if choice == nil {
 				return false
 			}
-			copy(some, s.p.Templates[t].Mask)
+			copy(some, ti.facts.p.Templates[t].Mask)
 			some.Keep(mask)
 			some.And(choice)
-			return s.p.Templates[t].SellsAny(some)
+			return ti.facts.p.Templates[t].SellsAny(some)
 		})
 		clear(some)
 		for d := range domains.All() {
@@ -89,18 +89,20 @@ func (s *state) labelledMask(t problem.TemplateID, mask bits.Set, keys []int) bi
 	return mask
 }
 
-// labelled keeps the shapes of template t that have some value for each of the keys, with choices that labelledMask left.
-func (s *state) labelled(shapes []int32, t problem.TemplateID, mask bits.Set, keys []int) []int32 {
+// labelled keeps the shapes of template t that have a label for each of the keys, and that can be bought under the mask that labelledMask
+// returned.
+func (ti *ties) labelled(shapes []int32, t problem.TemplateID, mask bits.Set, keys []int) []int32 {
 	return slices.DeleteFunc(shapes, func(sh int32) bool {
-		return mask != nil && !s.sells(&s.p.Templates[t], int(sh), mask) ||
-			slices.ContainsFunc(keys, func(key int) bool { return s.keyOf(key, t).DomainOf(int(sh)) == problem.NoDomain })
+		return mask != nil && !ti.facts.sells(&ti.facts.p.Templates[t], int(sh), mask) ||
+			slices.ContainsFunc(keys, func(key int) bool { return ti.facts.keyOf(key, t).DomainOf(int(sh)) == problem.NoDomain })
 	})
 }
 
-// reachKey identifies what reachOf asks about a class, which may use exotic and large machines too if lavish is set.
-func reachKey(c *problem.Class, spreads []int, lavish bool) string {
+// reachKey returns the key under which reachOf caches its result: everything about a class on which the result depends. Classes with the
+// same key share one result.
+func reachKey(c *problem.Class, spreads []int, anyMachine bool) string {
 	key := identity.Number(make([]byte, 0, 64), int64(c.Tol))
-	key = identity.Flag(key, lavish)
+	key = identity.Flag(key, anyMachine)
 	key = identity.Numbers(key, spreads)
 	key = identity.Numbers(key, c.Terms)
 	key = identity.Text(key, c.TooMuch)
@@ -117,20 +119,22 @@ func reachKey(c *problem.Class, spreads []int, lavish bool) string {
 	return string(key)
 }
 
-// addReach adds the domains of some shapes of a template, as far as its pool's limits allow them.
-func (s *state) addReach(out []bits.Set, t problem.TemplateID, mask bits.Set, shapes []int32) {
-	tmpl := &s.p.Templates[t]
-	limit := &s.p.Pools[tmpl.Pool].Limit
+// addReach adds to out the domains in which a template can launch one of the given shapes within limits.
+func (ti *ties) addReach(out []bits.Set, t problem.TemplateID, mask bits.Set, shapes []int32) {
+	tmpl := &ti.facts.p.Templates[t]
+	limit := &ti.facts.p.Pools[tmpl.Pool].Limit
 	sold, one := bits.Make(64*len(tmpl.Mask)), bits.Make(64*len(tmpl.Mask))
 	found := false
 	for _, sh := range shapes {
-		if !limit.Fits(tmpl.Catalog.Capacity[sh]) {
+		if counts := tmpl.Counts(int(sh)); !limit.Fits(counts) || slices.ContainsFunc(ti.facts.p.Quotas, func(q problem.Quota) bool {
+			return q.Covers(t, int(sh)) && !q.Limit.Fits(counts)
+		}) {
 			continue
 		}
 		found = true
 		sold.Or(tmpl.ShapeMask[sh])
 		for k := range out {
-			if of := s.keyOf(k, t).Shape; of != nil && of[sh] >= 0 {
+			if of := ti.facts.keyOf(k, t).Shape; of != nil && of[sh] >= 0 {
 				out[k].Add(int(of[sh]))
 			}
 		}
@@ -142,7 +146,7 @@ func (s *state) addReach(out []bits.Set, t problem.TemplateID, mask bits.Set, sh
 		sold.And(mask)
 	}
 	for k := range out {
-		of := s.keyOf(k, t)
+		of := ti.facts.keyOf(k, t)
 		switch of.Kind {
 		case problem.ByChoice:
 			addChoices(out[k], of, func(choice bits.Set) bool {
@@ -159,8 +163,8 @@ func (s *state) addReach(out []bits.Set, t problem.TemplateID, mask bits.Set, sh
 	}
 }
 
-// addChoices adds the domains among which the mask decides. Those that nodes have only if their pods ask for them are places to fill for
-// nothing else.
+// addChoices adds to out the domains of a key whose choice can be bought, as open reports. A domain that a node gets only if a pod asks
+// for it (of.Asked) is added only if no other domain, and no node without the label, can be had.
 func addChoices(out bits.Set, of *problem.KeyOf, open func(choice bits.Set) bool) {
 	unasked := open(of.None)
 	for d, choice := range of.Choice {

@@ -22,11 +22,11 @@ func TestReachKeysDiffer(t *testing.T) {
 		"plain": plain, "a host port": port, "a volume of the driver with the port's number": volume, "too much of a resource": tooMuch,
 		"terms with the numbers of the amounts": terms,
 	} {
-		for _, lavish := range []bool{false, true} {
-			if lavish {
+		for _, anyMachine := range []bool{false, true} {
+			if anyMachine {
 				name += ", on any machine"
 			}
-			key := reachKey(&c, nil, lavish)
+			key := reachKey(&c, nil, anyMachine)
 			if other, taken := known[key]; taken {
 				t.Errorf("%q and %q have one key", name, other)
 			}

@@ -8,29 +8,29 @@ import (
 
 // hold takes a machine of a reservation for a new bin if its cheapest offer is reserved, and narrows its choices to it. Otherwise
 // reserved offers are taken out: other pods will need them.
-func (f *fleet) hold(n *newNode, mask bits.Set) {
-	cat := f.template(n).Catalog
+func (k *stock) hold(n *newNode, mask bits.Set) {
+	cat := k.bins.template(n).Catalog
 	if len(cat.Left) == 0 {
 		return
 	}
-	_, o := cheapestOffer(f.template(n), n.target, mask, f.left)
+	_, o := cheapestOffer(k.bins.template(n), n.target, mask, k.left)
 	if o >= 0 && cat.Offers[o].Reservation >= 0 {
 		for at := range cat.Offers {
 			if at != o {
 				mask.Remove(at)
 			}
 		}
-		f.holds(n, cat.Offers[o].Reservation)
+		k.holds(n, cat.Offers[o].Reservation)
 		return
 	}
-	f.template(n).DropReserved(mask)
+	k.bins.template(n).DropReserved(mask)
 }
 
 // holds gives a new bin a machine of a reservation.
-func (f *fleet) holds(n *newNode, reservation int) {
+func (k *stock) holds(n *newNode, reservation int) {
 	n.held = reservation
-	f.left[reservation]--
-	if f.left[reservation] == 0 {
-		f.prices.rows = nil
+	k.left[reservation]--
+	if k.left[reservation] == 0 {
+		k.prices.rows = nil
 	}
 }

@@ -11,15 +11,15 @@ import (
 func (at *Placement) Afresh(stay []problem.BinID) *Placement {
 	old := at.s
 	s := old.emptied()
-	s.turn, s.pinned = nil, true
-	if len(old.left) == 0 {
-		s.prices = old.prices
+	s.turn, s.fleet.census.pinned = nil, true
+	if len(old.fleet.stock.left) == 0 {
+		s.fleet.stock.prices = old.fleet.stock.prices
 	}
-	for _, p := range old.placed {
-		s.restore(p, p.Bin, old.domainOf)
+	for _, p := range old.fleet.bins.placed {
+		s.restore(p, p.Bin, old.fleet.bins.domainOf)
 	}
 	for _, bin := range stay {
-		s.restoreBin(old, bin, old.node(bin).puts)
+		s.restoreBin(old, bin, old.fleet.bins.node(bin).puts)
 	}
 	return &Placement{s: s, left: at.left}
 }
@@ -31,25 +31,25 @@ func (s *state) restore(p problem.Put, bin problem.BinID, domain func(key int, b
 	for i := range q.keys {
 		q.domain[q.keys[i].key] = domain(q.keys[i].key, p.Bin)
 	}
-	if s.node(bin) != nil {
-		copy(q.mask, s.maskOf(bin))
+	if s.fleet.bins.node(bin) != nil {
+		copy(q.mask, s.fleet.bins.maskOf(bin))
 	}
-	s.commit(q, p.Count)
+	s.fleet.commit(q, p.Count)
 }
 
 // restoreBin adds a bin of another state with some or all of its pods.
 func (s *state) restoreBin(old *state, bin problem.BinID, puts []problem.Put) {
-	was := old.node(bin)
-	at := s.open(target{tmpl: was.tmpl, shape: was.target, min: was.min})
-	copy(s.maskOf(at), old.maskOf(bin))
-	n := s.node(at)
+	was := old.fleet.bins.node(bin)
+	at := s.fleet.open(target{tmpl: was.tmpl, shape: was.target, min: was.min})
+	copy(s.fleet.bins.maskOf(at), old.fleet.bins.maskOf(bin))
+	n := s.fleet.bins.node(at)
 	if was.narrow != nil {
 		n.narrow = &problem.Narrowed{To: slices.Clip(was.narrow.To), From: slices.Clip(was.narrow.From)}
 	}
 	if was.held != problem.NoReservation {
-		s.holds(n, was.held)
+		s.fleet.stock.holds(n, was.held)
 	}
 	for _, p := range puts {
-		s.restore(p, at, old.domainOf)
+		s.restore(p, at, old.fleet.bins.domainOf)
 	}
 }

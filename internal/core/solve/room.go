@@ -8,36 +8,36 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
-func (f *fleet) admitRoom(q *trial) verdict {
-	if !q.c.Need.Fits(f.roomOf(q.bin)) {
+func (b *bins) admitRoom(q *trial) verdict {
+	if !q.c.Need.Fits(b.roomOf(q.bin)) {
 		return verdict{reason.TooLarge, true}
 	}
 	return verdict{}
 }
 
-func (f *fleet) takeRoom(q *trial, n int) {
-	room := f.roomOf(q.bin)
+func (b *bins) takeRoom(q *trial, n int) {
+	room := b.roomOf(q.bin)
 	for r, x := range q.c.Need {
 		room[r] -= x * int64(n)
-		f.demand[r] -= x * int64(n)
+		b.demand[r] -= x * int64(n)
 	}
-	if !f.least.Fits(room) {
-		f.alive.Remove(int(q.bin))
+	if !b.facts.least.Fits(room) {
+		b.alive.Remove(int(q.bin))
 	}
 }
 
-func (f *fleet) openRoom(bin problem.BinID) {
-	n := f.node(bin)
-	f.room = append(f.room, f.template(n).Room[n.target]...)
-	f.alive = f.alive.Grow(int(bin))
-	f.alive.Add(int(bin))
+func (b *bins) openRoom(bin problem.BinID) {
+	n := b.node(bin)
+	b.room = append(b.room, b.template(n).Room[n.target]...)
+	b.alive = b.alive.Grow(int(bin))
+	b.alive.Add(int(bin))
 }
 
 // used returns what the pods of a new bin use.
-func (f *fleet) used(bin problem.BinID) quantity.Vec {
-	n := f.node(bin)
-	u := slices.Clone(f.template(n).Room[n.target])
-	u.Sub(f.roomOf(bin))
+func (b *bins) used(bin problem.BinID) quantity.Vec {
+	n := b.node(bin)
+	u := slices.Clone(b.template(n).Room[n.target])
+	u.Sub(b.roomOf(bin))
 	return u
 }
 

@@ -1,30 +1,30 @@
 package solve
 
-import (
-	"karpenter.sh/karpenter/internal/core/bits"
-	"karpenter.sh/karpenter/internal/core/quantity"
-)
-
 // A state is a placement in the making: a fleet, and what is known while places are looked for.
 type state struct {
-	fleet
-	trial   trial
-	visit   visit
-	touch   [][]touches      // [class][variant], made when first needed
-	reaches map[string]reach // see reachOf
-	lavish  bits.Set         // classes that may use exotic and large machines too: they have no other place
-	worth   quantity.Vec     // nano-dollars for each unit, scaled; see price.go
-	turn    []int32          // by class: its first place in the queue, where classes are placed in that order; nil: they are not
-	dropped bool             // finish gave pods back
+	facts    *facts
+	fleet    *fleet
+	ties     *ties
+	opener   *opener
+	schedule *schedule
+	trial    trial
+	prefers  Preference
+	turn     []int32 // by class: its first place in the queue, where classes are placed in that order; nil: they are not
+	dropped  bool    // finish gave pods back
 }
 
 func newState(f *facts) *state {
-	return &state{fleet: newFleet(f), trial: newTrial(f), touch: make([][]touches, len(f.p.Classes)), lavish: bits.Make(len(f.p.Classes))}
+	fleet := newFleet(f)
+	ties := newTies(f, fleet.stock)
+	return &state{facts: f, fleet: fleet, ties: ties, trial: newTrial(f), opener: &opener{facts: f, fleet: fleet},
+		schedule: &schedule{facts: f, fleet: fleet, ties: ties}}
 }
 
-// emptied is an empty placement that knows what this one knows.
+// emptied returns an empty placement that knows what this one knows.
 func (s *state) emptied() *state {
 	next := newState(s.facts)
-	next.worth, next.touch, next.lavish, next.turn, next.wary = s.worth, s.touch, s.lavish, s.turn, s.wary
+	next.ties.touch, next.ties.anyMachine = s.ties.touch, s.ties.anyMachine
+	next.prefer(s.prefers)
+	next.opener.worth, next.turn, next.fleet.census.keepsSpread = s.opener.worth, s.turn, s.fleet.census.keepsSpread
 	return next
 }

@@ -28,10 +28,23 @@ type touch struct {
 	reach   bits.Set // domains in which the pods could get a new node, where they are spread over them
 }
 
+// ties holds, for each class and variant, the groups that its pods have to do with, worked out when first needed.
+type ties struct {
+	facts      *facts
+	stock      *stock
+	touch      [][]touches      // [class][variant]
+	reaches    map[string]reach // see reachOf
+	anyMachine bits.Set         // classes that may use exotic and large machines too: they have no other place
+}
+
+func newTies(f *facts, stock *stock) *ties {
+	return &ties{facts: f, stock: stock, touch: make([][]touches, len(f.p.Classes)), anyMachine: bits.Make(len(f.p.Classes))}
+}
+
 // read returns a class as one of its variants.
 func (s *state) read(class problem.ClassID, variant int) reading {
-	c := &s.p.Classes[class]
-	return reading{class, variant, c, &c.Variants[variant], s.touchesOf(class, variant)}
+	c := &s.facts.p.Classes[class]
+	return reading{class, variant, c, &c.Variants[variant], s.ties.touchesOf(class, variant)}
 }
 
 // ask begins a trial. The one before it is over.
@@ -41,22 +54,22 @@ func (s *state) ask(r reading) *trial {
 }
 
 // touchesOf returns the groups that a variant has to do with.
-func (s *state) touchesOf(class problem.ClassID, variant int) *touches {
-	if s.touch[class] == nil {
-		s.touch[class] = make([]touches, len(s.p.Classes[class].Variants))
+func (ti *ties) touchesOf(class problem.ClassID, variant int) *touches {
+	if ti.touch[class] == nil {
+		ti.touch[class] = make([]touches, len(ti.facts.p.Classes[class].Variants))
 	}
-	t := &s.touch[class][variant]
+	t := &ti.touch[class][variant]
 	if !t.ready {
-		s.fillTouches(t, class, &s.p.Classes[class].Variants[variant])
+		ti.fillTouches(t, class, &ti.facts.p.Classes[class].Variants[variant])
 	}
 	return t
 }
 
-func (s *state) fillTouches(t *touches, class problem.ClassID, v *problem.Variant) {
-	c := &s.p.Classes[class]
+func (ti *ties) fillTouches(t *touches, class problem.ClassID, v *problem.Variant) {
+	c := &ti.facts.p.Classes[class]
 	t.ready = true
 	t.glued = c.SharesDevices()
-	if len(c.Groups) == 0 && len(v.Owns) == 0 && s.arrival == nil {
+	if len(c.Groups) == 0 && len(v.Owns) == 0 && ti.facts.arrival == nil {
 		return
 	}
 	t.host.key = spread.Host
@@ -72,17 +85,17 @@ func (s *state) fillTouches(t *touches, class problem.ClassID, v *problem.Varian
 		t.keys = append(t.keys, touch{key: key})
 		return &t.keys[len(t.keys)-1]
 	}
-	matches := bits.Make(len(s.groups))
+	matches := bits.Make(len(ti.facts.p.Groups))
 	for _, g := range c.Groups {
 		matches.Add(g)
-		to := at(s.groups[g].Key)
+		to := at(ti.facts.p.Groups[g].Key)
 		to.counted = append(to.counted, g)
-		if s.groups[g].Kind == spread.Anti && s.groups[g].Required {
+		if ti.facts.p.Groups[g].Kind == spread.Anti && ti.facts.p.Groups[g].Required {
 			to.shunned = append(to.shunned, g)
 		}
 	}
 	for _, g := range v.Owns {
-		group := &s.groups[g]
+		group := &ti.facts.p.Groups[g]
 		to := at(group.Key)
 		to.owned = append(to.owned, g)
 		to.self = append(to.self, matches.Has(g))
@@ -93,14 +106,14 @@ func (s *state) fillTouches(t *touches, class problem.ClassID, v *problem.Varian
 			t.one = true
 		}
 		if group.Key != spread.Host && group.Kind == spread.Spread && to.reach == nil {
-			to.reach = s.reachOf(class).domains[group.Key]
+			to.reach = ti.reachOf(class).domains[group.Key]
 		}
 		if group.Key == spread.Host && group.Kind == spread.Affinity {
 			t.glued = true
 		}
 	}
-	if s.arrival != nil {
-		for _, key := range s.arrival.keys {
+	if ti.facts.arrival != nil {
+		for _, key := range ti.facts.arrival.keys {
 			at(key)
 		}
 	}

@@ -50,7 +50,7 @@ func newTrial(f *facts) trial {
 
 // try asks whether one more pod may join bin. It changes nothing but the trial.
 func (f *fleet) try(q *trial, bin problem.BinID) verdict {
-	f.meter.Charge(tryWork + work.Units(len(q.host.shunned)+len(q.host.owned)+len(q.keys))*groupWork)
+	f.facts.meter.Charge(tryWork + work.Units(len(q.host.shunned)+len(q.host.owned)+len(q.keys))*groupWork)
 	q.bin = bin
 	return f.admit(q)
 }
@@ -60,12 +60,12 @@ func (f *fleet) most(q *trial, want int) int {
 	if q.one || len(q.c.Ports) > 0 || len(q.c.Volumes) > 0 || len(q.c.Devices) > 0 {
 		return 1
 	}
-	if n := f.node(q.bin); n != nil && len(f.template(n).Min) > 0 {
+	if n := f.bins.node(q.bin); n != nil && len(f.bins.template(n).Min) > 0 {
 		return 1
 	}
-	n := q.c.Need.Times(f.roomOf(q.bin), want)
+	n := q.c.Need.Times(f.bins.roomOf(q.bin), want)
 	for i, g := range q.host.owned {
-		n = f.groups[g].HostRoom(int(q.bin), q.host.self[i], n)
+		n = f.census.groups[g].HostRoom(int(q.bin), q.host.self[i], n)
 	}
 	return max(n, 1)
 }

@@ -34,30 +34,30 @@ func ThreeZones(pods int) *problem.Problem {
 func TestTryAllocatesNothing(t *testing.T) {
 	p := ThreeZones(30)
 	s := newState(factsOf(p))
-	s.findWorth()
+	s.opener.worth = s.fleet.findWorth()
 	s.place()
 	trial := func() {
 		q := s.ask(s.read(0, 0))
-		for bin := range s.bins() {
-			s.try(q, bin)
+		for bin := range s.fleet.bins.next() {
+			s.fleet.try(q, bin)
 		}
 	}
 	if n := testing.AllocsPerRun(100, trial); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if s.bins() != 30 {
-		t.Errorf("%d bins for 30 pods that keep apart", s.bins())
+	if s.fleet.bins.next() != 30 {
+		t.Errorf("%d bins for 30 pods that keep apart", s.fleet.bins.next())
 	}
 }
 
 func BenchmarkTry(b *testing.B) {
 	p := ThreeZones(30)
 	s := newState(factsOf(p))
-	s.findWorth()
+	s.opener.worth = s.fleet.findWorth()
 	s.place()
 	q := s.ask(s.read(0, 0))
 	b.ReportAllocs()
 	for b.Loop() {
-		s.try(q, 7)
+		s.fleet.try(q, 7)
 	}
 }

@@ -21,8 +21,8 @@ func (f *fleet) takeVolumes(q *trial) {
 }
 
 func (f *fleet) openVolumes(bin problem.BinID) {
-	n := f.node(bin)
-	f.volumes.Open(f.attachables(n.tmpl, n.target), nil)
+	n := f.bins.node(bin)
+	f.volumes.Open(f.facts.attachables(n.tmpl, n.target), nil)
 }
 
 // attachables is what a shape of a template takes of each driver.
@@ -53,8 +53,8 @@ func (f *fleet) cutVolumes(bin problem.BinID, shapes bits.Set) { f.cutVolumesWit
 
 // cutVolumesWith is cutVolumes once more volumes are attached.
 func (f *fleet) cutVolumesWith(bin problem.BinID, more []volumes.Volume, shapes bits.Set) {
-	t := f.template(f.node(bin))
-	for d := range f.p.Drivers {
+	t := f.bins.template(f.bins.node(bin))
+	for d := range f.facts.p.Drivers {
 		if n := f.volumes.With(int(bin), d, more); n > 0 {
 			shapes.Only(func(sh int) bool { limit := t.Attachable(d, sh); return limit < 0 || n <= int(limit) })
 		}

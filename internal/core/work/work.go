@@ -1,7 +1,7 @@
 // Package work counts what the engine does instead of looking at a clock. The same question costs the same work on every machine,
 // however busy it is, so that it gets the same plan.
 //
-// Work is charged where it is done, by the number of steps of the innermost loops; a benchmark and a test of package lower compare it
+// Work is charged where it is done, by the number of steps of the innermost loops; a benchmark and a test of package compile compare it
 // with processor time. A clock has one say only: the caller's, which may cut a plan short while pods wait for it. Where it cut is
 // a number of units again, which repeats the plan.
 package work

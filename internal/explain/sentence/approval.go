@@ -3,6 +3,7 @@ package sentence
 import (
 	"fmt"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/approval"
 )
 
@@ -24,7 +25,7 @@ func Unread(u *approval.Unread) string {
 	case "":
 		return fmt.Sprintf("%q is none of reason=, pods<=, nodes<= and saves>=", u.Text)
 	case "reason":
-		return fmt.Sprintf("%q: there are the reasons %v", u.Text, approval.Reasons)
+		return fmt.Sprintf("%q: there are the reasons %v", u.Text, v1.DisruptionReasons)
 	case "saves":
 		return fmt.Sprintf("%q: %q is no number of dollars an hour", u.Text, u.Value)
 	}

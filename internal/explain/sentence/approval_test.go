@@ -10,7 +10,7 @@ import (
 func TestUnread(t *testing.T) {
 	for rule, want := range map[string]string{
 		"cost>=1":     `"cost>=1" is none of reason=, pods<=, nodes<= and saves>=`,
-		"reason=Mood": `"reason=Mood": there are the reasons [Empty Drifted Underutilized]`,
+		"reason=Mood": `"reason=Mood": there are the reasons [Empty Drifted Underutilized Unhealthy]`,
 		"pods<=few":   `"pods<=few": "few" is no number of pods`,
 		"nodes<=-1":   `"nodes<=-1": "-1" is no number of nodes`,
 		"saves>=NaN":  `"saves>=NaN": "NaN" is no number of dollars an hour`,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/buffer"
 )
 
@@ -32,6 +33,10 @@ func BufferFlaw(f *buffer.Flaw) string {
 			"or another kind that can be scaled"
 	case buffer.ByTheClock:
 		return "a CronJob is not scaled: name a PodTemplate in spec.podTemplateRef"
+	case buffer.BadSchedule:
+		return "the schedule cannot be read: set " + v1.ScheduleAnnotationKey + " to a cron schedule such as 0 9 * * 1-5, " +
+			v1.ScheduleDurationAnnotationKey + " to a duration such as 1h, and " +
+			v1.ScheduleTimeZoneAnnotationKey + " to a time zone or to nothing"
 	case buffer.TemplateNotFound:
 		return fmt.Sprintf("there is no PodTemplate %q in namespace %q", f.Name, f.Value)
 	}
@@ -52,6 +57,8 @@ func BufferNote(n buffer.Note) string {
 			n.Limit.String(), n.Resource, n.Request.String())
 	case buffer.Limited:
 		return fmt.Sprintf("spec.limits allows %s of %s, which is enough for %d of %d pods", n.Limit.String(), n.Resource, n.Fit, n.Wanted)
+	case buffer.OffSchedule:
+		return "the schedule of the buffer asks for no room at this time"
 	case buffer.NoPods:
 		return "the buffer asks for no pods"
 	case buffer.TooMany:

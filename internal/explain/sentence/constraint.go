@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
@@ -87,6 +89,12 @@ func constraint(c *reason.Count) string {
 	case c.Code == reason.NoTypes && detail != "":
 		key, detail = key+" and "+detail, ""
 	}
+	if c.Key == dollarsAnHour {
+		key = "dollars an hour"
+	}
+	if words := assumed[c.Key]; c.Code == reason.TooLarge && words != "" {
+		key = words
+	}
 	if key == "" {
 		text = strings.ReplaceAll(strings.ReplaceAll(text, " %", ""), "%", "")
 	} else if !strings.Contains(text, "%") {
@@ -107,6 +115,15 @@ func constraint(c *reason.Count) string {
 		text = strings.TrimPrefix(text+" "+detail, " ")
 	}
 	return text
+}
+
+// dollarsAnHour is the resource by which a quota limits what its nodes cost.
+const dollarsAnHour = string(autoscalingv1beta1.ResourceDollars)
+
+// assumed are the resources in which containers without requests count.
+var assumed = map[string]string{
+	quantity.AssumedCPU:    "cpu, where a container without a request counts as 100m",
+	quantity.AssumedMemory: "memory, where a container without a request counts as 200Mi",
 }
 
 // LimitNumbers returns, for a limit that is reached, its amount, how much of it is used and what would be needed;
@@ -152,6 +169,7 @@ var constraints = map[reason.Code]string{
 	reason.Affinity:          "no matching pod for affinity over %",
 	reason.AntiAffinity:      "anti-affinity over % forbids it",
 	reason.Limit:             "the limit % of the pool is reached",
+	reason.Quota:             "CapacityQuota & allows no more %",
 	reason.MinValues:         "minValues of % cannot be met",
 	reason.Reservation:       "a reservation that could serve it is in use",
 	reason.NoTypes:           "the pool's requirements leave no instance type",

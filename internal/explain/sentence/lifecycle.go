@@ -11,6 +11,8 @@ import (
 // Lack says what the node of a claim lacks.
 func Lack(l lifecycle.Lack) string {
 	switch l.Reason {
+	case v1.ReasonRegistrationHookPending:
+		return "the provider is not done with the node: " + l.Name
 	case v1.ReasonNodeNotReady:
 		return fmt.Sprintf("node %s is not ready", l.Name)
 	case v1.ReasonStartupTaintsExist:

@@ -15,6 +15,7 @@ func TestLifecycle(t *testing.T) {
 	one, two := lifecycle.Trouble{Failures: 1, Last: last}, lifecycle.Trouble{Failures: 2, Last: last}
 	for name, tc := range map[string]struct{ got, want string }{
 		"no node":         {Lack(lifecycle.Lack{Reason: v1.ReasonNodeNotFound}), "no node with the claim's provider id has joined the cluster"},
+		"a hook":          {Lack(lifecycle.Lack{Reason: v1.ReasonRegistrationHookPending, Name: "cni"}), "the provider is not done with the node: cni"},
 		"several":         {Lack(lifecycle.Lack{Reason: v1.ReasonMultipleNodesFound, Nodes: 2}), "2 nodes have the claim's provider id"},
 		"not ready":       {Lack(lifecycle.Lack{Reason: v1.ReasonNodeNotReady, Name: "n"}), "node n is not ready"},
 		"a startup taint": {Lack(lifecycle.Lack{Reason: v1.ReasonStartupTaintsExist, Name: "a=b:NoSchedule"}), `startup taint "a=b:NoSchedule" is still on the node`},

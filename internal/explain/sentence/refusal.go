@@ -8,6 +8,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/paused"
+	"karpenter.sh/karpenter/internal/core/surge"
 )
 
 // Refusal says why a node stays, or why a step is not carried out.
@@ -18,6 +19,8 @@ func Refusal(r disrupt.Refusal) string {
 		return "the node has drifted, but " + text
 	case v1.DisruptionReasonEmpty:
 		return "the node is empty, but " + text
+	case v1.DisruptionReasonUnhealthy:
+		return "the node is broken, but " + text
 	}
 	return text
 }
@@ -45,17 +48,30 @@ var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 		return fmt.Sprintf("pod %s/%s has the annotation %s=%s", r.Pod.Namespace, r.Pod.Name, r.Name, r.Value)
 	},
 	disrupt.PodBudget: func(r *disrupt.Refusal) string {
-		if r.Name == "" {
-			return fmt.Sprintf("pod %s/%s is under more than one PodDisruptionBudget, so it cannot be evicted",
-				r.Pod.Namespace, r.Pod.Name)
+		how := Surge(surge.Verdict(r.Value))
+		if how != "" {
+			how = "; " + how
 		}
-		return fmt.Sprintf("PodDisruptionBudget %s allows no disruption of pod %s/%s now", r.Name, r.Pod.Namespace, r.Pod.Name)
+		if r.Name == "" {
+			return fmt.Sprintf("pod %s/%s is under more than one PodDisruptionBudget, so it cannot be evicted%s",
+				r.Pod.Namespace, r.Pod.Name, how)
+		}
+		return fmt.Sprintf("PodDisruptionBudget %s allows no disruption of pod %s/%s now%s", r.Name, r.Pod.Namespace, r.Pod.Name, how)
 	},
 	disrupt.NoPlace: noPlace,
 	disrupt.InStep:  plain("the node takes part in a step that is under way or waits to be looked at again"),
 	disrupt.Setback: func(r *disrupt.Refusal) string {
 		return "the last step with the node failed, and it is left alone" + until(r)
 	},
+	disrupt.RepairForbidden: named("it or its NodeClaim has the annotation %s=true"),
+	disrupt.TooManyBroken: func(r *disrupt.Refusal) string {
+		return fmt.Sprintf("%.0f of %.0f nodes of NodePool %q are, more than a fifth, so it is hardly the machines", r.Have, r.Need, r.Name)
+	},
+	disrupt.DriftReturns: func(r *disrupt.Refusal) string {
+		return fmt.Sprintf("new machines of its class %q drift for the same reason (%s) as soon as they are launched: find out what "+
+			"changes them; one node is replaced now and then to see whether that is over%s", r.Value, r.Name, until(r))
+	},
+	disrupt.Rollout:    heldByRollout,
 	disrupt.FixedNodes: named("NodePool %q has a fixed number of nodes (replicas)"),
 	disrupt.Settling: func(r *disrupt.Refusal) string {
 		return fmt.Sprintf("a pod came or went, and consolidateAfter of NodePool %q is not over%s", r.Name, until(r))
@@ -75,7 +91,7 @@ var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 	disrupt.NotOffered: named("instance type %q is not offered in the node's zone and capacity type any more, so " +
 		"its price is not known"),
 	disrupt.ConsolidateNever: named("NodePool %q has consolidateAfter: Never"),
-	disrupt.FeedsBuffer:      named("no pods run on it that would have to move, but CapacityBuffer %s has its room there"),
+	disrupt.FeedsBuffer:      named("no pods run on it that would have to move, but %s has its room there"),
 	disrupt.OnlyWhenEmpty:    named("NodePool %q has consolidationPolicy: WhenEmpty and the node is not empty"),
 	disrupt.NothingCheaper: func(r *disrupt.Refusal) string {
 		return fmt.Sprintf("no replacement is at least %.0f%% cheaper", 100*r.Need)
@@ -88,6 +104,8 @@ var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 	},
 	disrupt.MinValues:  plain("no cheaper replacement satisfies the pool's minValues"),
 	disrupt.Unbalanced: plain("the saving is too small for the pods that would move (policy Balanced)"),
+	disrupt.TooManyRestarts: plain("it could be replaced by something cheaper, but that saves too little for the workloads that would be " +
+		"restarted for it"),
 	disrupt.TooManyMoves: plain("it could be replaced by something cheaper, but that saves too little for each pod " +
 		"that would have to move"),
 	disrupt.Churn: plain("the node is no candidate for it any more"),

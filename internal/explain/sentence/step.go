@@ -28,6 +28,22 @@ func Step(s *disrupt.Step) string {
 	return b.String()
 }
 
+// Saves says what a step saves in an hour, or how much more the fleet costs after it.
+func Saves(dollars float64) string {
+	if dollars < 0 {
+		return fmt.Sprintf("costs $%.4f an hour more", -dollars)
+	}
+	return fmt.Sprintf("saves $%.4f an hour", dollars)
+}
+
+// PerHour is an amount an hour, with its sign before the dollar.
+func PerHour(dollars float64) string {
+	if dollars < 0 {
+		return "-" + PerHour(-dollars)
+	}
+	return fmt.Sprintf("$%.4f/h", dollars)
+}
+
 // Asked says what goes and what comes by a plan that waits for approval.
 func Asked(s *v1alpha1.DisruptionStep) string {
 	var b strings.Builder

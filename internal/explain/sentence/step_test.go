@@ -37,3 +37,11 @@ func TestAskedSaysTheSameAsTheStep(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
+
+func TestNoMinusStandsBehindADollar(t *testing.T) {
+	for dollars, want := range map[float64]string{0.0132: "saves $0.0132 an hour, $0.0132/h", -0.0132: "costs $0.0132 an hour more, -$0.0132/h"} {
+		if got := Saves(dollars) + ", " + PerHour(dollars); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

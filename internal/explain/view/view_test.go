@@ -105,7 +105,7 @@ func TestMarks(t *testing.T) {
 	s.Update(func(d *cluster.Draft) {
 		d.PutClaim(claim)
 		d.PutNode(node)
-		d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{v1.PausedAnnotationKey: "2026-05-01T12:00:01Z"}}})
+		cluster.Pools.Put(d, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{v1.PausedAnnotationKey: "2026-05-01T12:00:01Z"}}})
 	})
 	for at, want := range map[time.Time][]view.Mark{now: {view.Paused}, now.Add(time.Second): nil} {
 		if got := view.Marks(s.Snapshot(), s.Snapshot().Node("n"), at); !slices.Equal(got, want) {

@@ -12,11 +12,11 @@ import (
 var fixes = []reason.Code{
 	reason.Invalid, reason.RestrictedLabel, reason.VolumeInvalid, reason.DeviceInvalid, reason.DeviceClaims,
 	reason.DevicesUnread, reason.AvoidsManaged, reason.NoPools,
-	reason.Limit, reason.Taint, reason.LabelUnknown, reason.LabelMismatch, reason.NoTypes, reason.MinValues,
+	reason.Limit, reason.Quota, reason.Taint, reason.LabelUnknown, reason.LabelMismatch, reason.NoTypes, reason.MinValues,
 	reason.Spread, reason.AntiAffinity, reason.Affinity, reason.HostPort, reason.VolumeLimit, reason.DeviceAt,
 	reason.Devices, reason.DeviceUnknown, reason.DeviceCEL, reason.DeviceHard,
 	reason.TooLarge, reason.NoShape, reason.NoOffering, reason.Reservation, reason.Closed,
-	reason.UninitializedOnly, reason.Postponed, reason.NotReached,
+	reason.UninitializedOnly, reason.OnTrial, reason.Spurned, reason.Postponed, reason.NotReached, reason.LeftAside,
 }
 
 // InOrder sorts reasons by what a person would deal with first; of equal ones the reason that rules out most comes first.

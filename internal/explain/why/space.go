@@ -143,7 +143,7 @@ func ofVolumes(snap *cluster.Snapshot, pod *cluster.Pod) []Change {
 		if v.PersistentVolumeClaim != nil {
 			name = v.PersistentVolumeClaim.ClaimName
 		}
-		if claim := snap.PVC(pod.Namespace, name); claim != nil && tied(snap, claim) {
+		if claim := cluster.PVCs.Get(snap, pod.Namespace, name); claim != nil && tied(snap, claim) {
 			out = append(out, Change{Kind: FreeVolume, Key: name, at: i})
 		}
 	}
@@ -151,13 +151,13 @@ func ofVolumes(snap *cluster.Snapshot, pod *cluster.Pod) []Change {
 }
 
 func tied(snap *cluster.Snapshot, claim *corev1.PersistentVolumeClaim) bool {
-	if pv := snap.PV(claim.Spec.VolumeName); pv != nil {
+	if pv := cluster.PVs.Get(snap, claim.Spec.VolumeName); pv != nil {
 		return pv.Spec.NodeAffinity != nil || len(pv.Labels) > 0
 	}
 	if claim.Spec.StorageClassName == nil {
 		return false
 	}
-	class := snap.StorageClass(*claim.Spec.StorageClassName)
+	class := cluster.StorageClasses.Get(snap, *claim.Spec.StorageClassName)
 	return class != nil && len(class.AllowedTopologies) > 0
 }
 

@@ -32,7 +32,9 @@ func NewKeeper(folder string) *Keeper {
 }
 
 // Keep writes the records that came since it was last called. What fails is tried again with the next call.
-func (k *Keeper) Keep(j *Journal) error { return k.write(j.Select(Query{After: k.last})) }
+func (k *Keeper) Keep(j *Journal) error {
+	return k.write(j.Select(Query{After: max(k.last, j.restored())}))
+}
 
 // Close ends the file. What was kept is on the disk already.
 func (k *Keeper) Close() { k.folder.Close() }

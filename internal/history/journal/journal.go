@@ -19,6 +19,7 @@ type Journal struct {
 	head  int
 	bytes int
 	seq   uint64
+	older uint64        // records with numbers up to this one were kept by an earlier process
 	news  chan struct{} // closed when a record comes
 }
 
@@ -56,6 +57,34 @@ func (j *Journal) Add(r Record) {
 	}
 	close(j.news)
 	j.news = make(chan struct{})
+}
+
+// Restore puts the newest records of an earlier process into an empty journal, under numbers from 1 on.
+// It changes no journal that has records already.
+func (j *Journal) Restore(records []Record) {
+	if j == nil {
+		return
+	}
+	records = records[max(0, len(records)-mostRecords):]
+	j.mu.Lock()
+	empty := j.seq == 0
+	j.mu.Unlock()
+	if !empty {
+		return
+	}
+	for _, r := range records {
+		j.Add(r)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.older = uint64(len(records))
+}
+
+// restored returns the number of the last record that an earlier process kept, 0 if there is none.
+func (j *Journal) restored() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.older
 }
 
 func (j *Journal) len() int { return len(j.ring) - j.head }

@@ -25,6 +25,9 @@ const (
 	Repaired Act = "repaired" // a broken machine was let go
 )
 
+// Interrupted is the reason of evictions from a machine that the cloud takes back.
+const Interrupted = "Interrupted"
+
 // Acts lists them.
 func Acts() []Act {
 	return []Act{Planned, Opened, Refused, Placed, Stepped, HeldBack, Evicted, Launched, FellBack, Repaired}

@@ -73,7 +73,7 @@ func (d *Disks) take(kind string, raw json.RawMessage) error {
 func disksOf(snap *cluster.Snapshot, p *cluster.Pod) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for _, v := range p.Class.Spec.Volumes {
-			claim := snap.PVC(p.Namespace, claimOf(p.Name, &v))
+			claim := cluster.PVCs.Get(snap, p.Namespace, claimOf(p.Name, &v))
 			if claim == nil {
 				continue
 			}
@@ -88,13 +88,13 @@ func disksOf(snap *cluster.Snapshot, p *cluster.Pod) iter.Seq2[string, any] {
 			if !yield("c/"+c.Namespace+"/"+c.Name, c) {
 				return
 			}
-			if pv := snap.PV(claim.Spec.VolumeName); pv != nil && !yield("v/"+pv.Name, told(pv)) {
+			if pv := cluster.PVs.Get(snap, claim.Spec.VolumeName); pv != nil && !yield("v/"+pv.Name, told(pv)) {
 				return
 			}
 			if claim.Spec.StorageClassName == nil {
 				continue
 			}
-			if sc := snap.StorageClass(*claim.Spec.StorageClassName); sc != nil {
+			if sc := cluster.StorageClasses.Get(snap, *claim.Spec.StorageClassName); sc != nil {
 				s := &storagev1.StorageClass{TypeMeta: metav1.TypeMeta{APIVersion: "storage.k8s.io/v1",
 					Kind: "StorageClass"}, ObjectMeta: metav1.ObjectMeta{Name: sc.Name}}
 				s.Provisioner, s.VolumeBindingMode, s.AllowedTopologies = sc.Provisioner, sc.VolumeBindingMode, sc.AllowedTopologies

@@ -227,10 +227,10 @@ func TestDisksAreKept(t *testing.T) {
 	w := newKept(t)
 	w.store.Update(func(d *cluster.Draft) {
 		notes := map[string]string{"note": planted, bound: "yes"}
-		d.PutStorageClass(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "ssd", Annotations: notes}, Provisioner: "ebs.csi.aws.com", Parameters: map[string]string{"key": planted}})
-		d.PutPV(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "vol", Annotations: notes}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+		cluster.StorageClasses.Put(d, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "ssd", Annotations: notes}, Provisioner: "ebs.csi.aws.com", Parameters: map[string]string{"key": planted}})
+		cluster.PVs.Put(d, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "vol", Annotations: notes}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
 			CSI: &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com", VolumeHandle: planted, VolumeAttributes: map[string]string{"key": planted}}}}})
-		d.PutPVC(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", Annotations: notes}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("ssd"), VolumeName: "vol"}})
+		cluster.PVCs.Put(d, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", Annotations: notes}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("ssd"), VolumeName: "vol"}})
 		for _, name := range []string{"a", "b"} {
 			p := running(name, time.Hour)
 			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}})

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // A row is a pod in the making, and where the table speaks of it.
@@ -184,7 +184,7 @@ func countOf(text string) (int, error) {
 }
 
 func (r *row) ask(name corev1.ResourceName, text string) error {
-	q, err := resource.ParseQuantity(text)
+	q, err := bounded.ParseQuantity(text)
 	if err != nil || q.Sign() < 0 {
 		return errors.New("write an amount such as 500m, 2 or 4Gi")
 	}

@@ -23,10 +23,10 @@ func (r *run) mount(p *pod) {
 	var kept []corev1.Volume
 	for _, v := range volumes {
 		switch {
-		case v.PersistentVolumeClaim != nil && snap.PVC(p.key.Namespace, v.PersistentVolumeClaim.ClaimName) != nil:
+		case v.PersistentVolumeClaim != nil && cluster.PVCs.Get(snap, p.key.Namespace, v.PersistentVolumeClaim.ClaimName) != nil:
 			kept = append(kept, v)
 		case v.Ephemeral != nil:
-			like := snap.PVC(p.key.Namespace, p.life.Pod.Name+"-"+v.Name)
+			like := cluster.PVCs.Get(snap, p.key.Namespace, p.life.Pod.Name+"-"+v.Name)
 			if like == nil {
 				continue
 			}
@@ -35,7 +35,7 @@ func (r *run) mount(p *pod) {
 				c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace,
 					Name: name}, Spec: *like.Spec.DeepCopy()}
 				c.Spec.VolumeName = ""
-				r.update(func(d *cluster.Draft) { d.PutPVC(c) })
+				r.update(func(d *cluster.Draft) { cluster.PVCs.Put(d, c) })
 			}
 		}
 	}
@@ -46,7 +46,7 @@ func (r *run) mount(p *pod) {
 func (r *run) unmount(p *pod) {
 	for _, v := range p.volumes {
 		if v.Ephemeral != nil && p.key.Name != p.life.Pod.Name {
-			r.update(func(d *cluster.Draft) { d.DeletePVC(p.key.Namespace, p.key.Name+"-"+v.Name) })
+			r.update(func(d *cluster.Draft) { cluster.PVCs.Delete(d, p.key.Namespace, p.key.Name+"-"+v.Name) })
 		}
 	}
 }
@@ -59,7 +59,7 @@ func (r *run) provision(p *pod, m *machine) {
 			name = v.PersistentVolumeClaim.ClaimName
 		}
 		snap := r.Store.Snapshot()
-		claim := snap.PVC(p.key.Namespace, name)
+		claim := cluster.PVCs.Get(snap, p.key.Namespace, name)
 		if claim == nil || claim.Spec.VolumeName != "" {
 			continue
 		}
@@ -71,14 +71,14 @@ func (r *run) provision(p *pod, m *machine) {
 		}}}}
 		if claim.Spec.StorageClassName != nil {
 			made.Spec.StorageClassName = *claim.Spec.StorageClassName
-			if sc := snap.StorageClass(*claim.Spec.StorageClassName); sc != nil {
+			if sc := cluster.StorageClasses.Get(snap, *claim.Spec.StorageClassName); sc != nil {
 				made.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: sc.Provisioner, VolumeHandle: made.Name}
 			}
 		}
 		c := claim.DeepCopy()
 		c.Spec.VolumeName, c.Status.Phase = made.Name, corev1.ClaimBound
 		c.Annotations = map[string]string{bound: "yes"}
-		r.update(func(d *cluster.Draft) { d.PutPV(made); d.PutPVC(c) })
+		r.update(func(d *cluster.Draft) { cluster.PVs.Put(d, made); cluster.PVCs.Put(d, c) })
 	}
 }
 

@@ -24,9 +24,9 @@ func diskWorld(claims ...string) Variant {
 		})
 	}
 	v.Store.Update(func(d *cluster.Draft) {
-		d.PutStorageClass(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "ssd"}, Provisioner: "ebs.csi.aws.com", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)})
+		cluster.StorageClasses.Put(d, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "ssd"}, Provisioner: "ebs.csi.aws.com", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)})
 		for _, name := range claims {
-			d.PutPVC(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("ssd")}})
+			cluster.PVCs.Put(d, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("ssd")}})
 		}
 	})
 	return v

@@ -251,7 +251,7 @@ func (r *run) refresh() (again time.Time) {
 			d.PutClaim(c)
 		}
 		for _, b := range budgets {
-			d.PutPDB(b)
+			cluster.PDBs.Put(d, b)
 		}
 	})
 	return again

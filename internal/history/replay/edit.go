@@ -48,7 +48,7 @@ func (r *run) setPools(pools []engine.Pool) {
 	r.listed = stamped(pools)
 	r.update(func(d *cluster.Draft) {
 		for _, p := range r.listed {
-			d.PutPool(p.Pool)
+			cluster.Pools.Put(d, p.Pool)
 		}
 		d.Synced(true)
 	})

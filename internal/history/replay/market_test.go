@@ -82,7 +82,7 @@ func TestABudgetDoesNotHoldAMachineThatIsTakenBack(t *testing.T) {
 	v := variant()
 	onSpot(&v)
 	v.Store.Update(func(d *cluster.Draft) {
-		d.PutPDB(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
+		cluster.PDBs.Put(d, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: new(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}})
 	})
 	s := settings()

@@ -119,7 +119,7 @@ func newRun(rec *recording.Recording, v Variant, s Settings) *run {
 	r.disruption = newDisruption(v.Labels)
 	r.setPools(v.Pools)
 	snap := r.Store.Snapshot()
-	r.daemons, r.budgets = slices.Collect(snap.DaemonSets()), slices.Collect(snap.PDBs())
+	r.daemons, r.budgets = slices.Collect(cluster.DaemonSets.All(snap)), slices.Collect(cluster.PDBs.All(snap))
 	for i := range rec.Lives {
 		r.axes.add(rec.Lives[i].Pod)
 	}

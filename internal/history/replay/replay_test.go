@@ -152,7 +152,7 @@ func TestADisruptionBudgetOfPodsHolds(t *testing.T) {
 		p.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"large"}}}
 	})
 	v.Store.Update(func(d *cluster.Draft) {
-		d.PutPDB(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
+		cluster.PDBs.Put(d, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: new(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}})
 	})
 	if got := play(t, record(t, 7200, lives...), v, settings()); got.Evictions != 0 {

@@ -4,6 +4,7 @@
 package bounded
 
 import (
+	"math"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,10 +21,20 @@ const (
 	mostBits  = 256
 )
 
+// Sizes of quantities that stay as they are without a look at their digits.
+const (
+	usualLeast = 1e-6
+	usualMost  = 1e15
+)
+
 // within returns a quantity within the limits, and whether it was outside of them.
 func within(q resource.Quantity) (resource.Quantity, bool) {
 	if !q.IsZero() { // a zero may hide a scale that AsInt64 counts down
 		if _, whole := q.AsInt64(); whole {
+			return q, false
+		}
+		// Parsing leaves no more digits than a size within these limits needs, so the size of a number tells enough.
+		if size := math.Abs(q.AsApproximateFloat64()); usualLeast <= size && size <= usualMost {
 			return q, false
 		}
 	}

@@ -2,7 +2,10 @@ package telemetry
 
 import (
 	"strings"
+	"time"
 	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
@@ -14,6 +17,20 @@ func (m *Metrics) Disrupted(claim *v1.NodeClaim, reason string, policy v1.Consol
 		snake(string(policy)), terminationMode(claim)}
 	m.NodeClaimsDisrupted.WithLabelValues(labels...).Inc()
 	m.PodsDisruptionInitiated.WithLabelValues(labels...).Add(float64(pods))
+}
+
+// Repaired counts the end of a claim whose node was broken. grace is what the drain is bounded by, nil for nothing.
+func (m *Metrics) Repaired(node *corev1.Node, claim *v1.NodeClaim, condition corev1.NodeConditionType, grace *time.Duration) {
+	mode := "eventual"
+	switch {
+	case grace == nil:
+		mode = "graceful"
+	case *grace == 0:
+		mode = "forceful"
+	}
+	labels := node.Labels
+	m.NodeClaimsUnhealthy.WithLabelValues(snake(string(condition)), labels[v1.NodePoolLabelKey], labels[v1.CapacityTypeLabelKey],
+		claim.Status.ImageID, mode).Inc()
 }
 
 // terminationMode says how hard the end of a claim will be.

@@ -15,6 +15,7 @@ import (
 
 	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
@@ -306,6 +307,16 @@ func Refs(n *corev1.Node, c *v1.NodeClaim) (out []corev1.ObjectReference) {
 // PoolRef names a NodePool as the object of an event.
 func PoolRef(p *v1.NodePool) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: v1.GroupVersion.String(), Kind: "NodePool", Name: p.Name, UID: p.UID}
+}
+
+// RolloutRef names a RolloutPolicy as the object of an event.
+func RolloutRef(p *v1alpha1.RolloutPolicy) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "RolloutPolicy", Name: p.Name, UID: p.UID}
+}
+
+// QuotaRef names a CapacityQuota as the object of an event.
+func QuotaRef(q *autoscalingv1beta1.CapacityQuota) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: autoscalingv1beta1.GroupVersion.String(), Kind: "CapacityQuota", Name: q.Name, UID: q.UID}
 }
 
 // BufferRef names a CapacityBuffer as the object of an event.

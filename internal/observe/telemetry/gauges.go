@@ -30,17 +30,29 @@ var gauges = []Row{
 	{"karpenter_nodepools_cost_total", "gauge", Alpha, "Hourly cost of the machines of a pool.", []string{"nodepool"}},
 
 	{"karpenter_capacitybuffers_pods", "gauge", Alpha,
-		"Pods that a CapacityBuffer keeps room for: on nodes that run (ready), on nodes that are on their way " +
+		"Pods that a CapacityBuffer keeps room for, or that another object announces (its kind is part of the name): " +
+			"on nodes that run (ready), on nodes that are on their way " +
 			"(coming), or nowhere (none).", []string{"namespace", "name", "room"}},
+
+	{"karpenter_capacityquotas_limit", "gauge", Alpha, "Limits of a CapacityQuota; of 200 quotas at most.", []string{"quota", "resource"}},
+	{"karpenter_capacityquotas_used", "gauge", Alpha, "What the nodes that match a CapacityQuota have together; of 200 quotas at most.",
+		[]string{"quota", "resource"}},
+
+	{"node_total_hourly_cost", "gauge", Alpha, "Dollars an hour of a node, with settings.openCostMetrics.", openCost},
+	{"node_cpu_hourly_cost", "gauge", Alpha, "The same, for each core.", openCost},
+	{"node_ram_hourly_cost", "gauge", Alpha, "The same, for each GiB of memory.", openCost},
+	{"node_gpu_hourly_cost", "gauge", Alpha, "The same, for each accelerator.", openCost},
+	{"node_gpu_count", "gauge", Alpha, "Accelerators of a node, with settings.openCostMetrics.", openCost},
+	{"kubecost_node_is_spot", "gauge", Alpha, "1 for spot nodes, 0 for others, with settings.openCostMetrics.", openCost},
 
 	{"karpenter_pods_state", "gauge", Beta, "1 for each pod.", []string{
 		"name", "namespace", "owner", "node", "scheduled", "nodepool", "zone", "arch", "capacity_type",
 		"instance_type", "phase", "ready", "managed",
 	}},
 	{"karpenter_pods_unstarted_time_seconds", "gauge", Alpha, "Age of a pod that is not ready yet.", podName},
-	{"karpenter_pods_unbound_time_seconds", "gauge", Alpha, "Age of a pod that is on no node yet.", podName},
+	{"karpenter_pods_unbound_time_seconds", "gauge", Alpha, "Age of a pod that is on no node yet.", podOnNode},
 	{"karpenter_pods_provisioning_unbound_time_seconds", "gauge", Alpha,
-		"Time since a plan first had a place for a pod that is on no node yet.", podName},
+		"Time since a plan first had a place for a pod that is on no node yet.", podOnNode},
 	{"karpenter_pods_provisioning_unstarted_time_seconds", "gauge", Alpha,
 		"Time since a plan first had a place for a pod that is not ready yet.", podName},
 	{"karpenter_pods_provisioning_scheduling_undecided_time_seconds", "gauge", Alpha,
@@ -53,7 +65,9 @@ var gauges = []Row{
 var (
 	nodeSet           = []string{"node_name", "nodepool", "phase", "managed", "<well-known labels>"}
 	nodeSetByResource = append(nodeSet[:len(nodeSet):len(nodeSet)], "resource_type")
+	openCost          = []string{"instance", "node", "instance_type", "region", "provider_id", "arch"}
 	podName           = []string{"name", "namespace"}
+	podOnNode         = []string{"name", "namespace", "dynamic_resources"}
 )
 
 // GaugeRows describes the gauges that are read from snapshots.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -125,8 +126,8 @@ func open(paths []string) (io.Writer, func(), error) {
 
 // NewHandler returns the handler that gives log lines their shape: JSON with level, time and message under the names
 // that people search for, durations as text, objects as {"name": …}, a pod as {"namespace": …, "name": …} of what is said as
-// namespace/name, the caller only at debug level, and no more than the first hundred lines of one message each second, then
-// every hundredth.
+// namespace/name, each key once with its newest value, the caller only at debug level, and no more than the first hundred
+// lines of one message each second, then every hundredth.
 func NewHandler(w io.Writer, level slog.Level) slog.Handler {
 	h := slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level:       level,
@@ -171,9 +172,10 @@ func shortFile(path string) string {
 	return strings.Join(parts[max(0, len(parts)-2):], "/")
 }
 
-// sampler drops most of what is said too often.
+// sampler drops most of what is said too often, and all values of a key but the newest.
 type sampler struct {
 	next  slog.Handler
+	attrs []slog.Attr // of the logger; no two have the same key
 	state *sampleState
 }
 
@@ -213,15 +215,35 @@ func (s *sampler) Handle(ctx context.Context, r slog.Record) error {
 	if !s.state.take(r.Message, r.Level, r.Time) {
 		return nil
 	}
-	return s.next.Handle(ctx, r)
+	attrs := slices.Clone(s.attrs)
+	r.Attrs(func(a slog.Attr) bool {
+		attrs = replace(attrs, a)
+		return true
+	})
+	line := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	line.AddAttrs(attrs...)
+	return s.next.Handle(ctx, line)
 }
 
 func (s *sampler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &sampler{s.next.WithAttrs(attrs), s.state}
+	all := slices.Clone(s.attrs)
+	for _, a := range attrs {
+		all = replace(all, a)
+	}
+	return &sampler{s.next, all, s.state}
+}
+
+// replace puts an attribute in the place of the one with its key, else at the end.
+func replace(attrs []slog.Attr, a slog.Attr) []slog.Attr {
+	if i := slices.IndexFunc(attrs, func(b slog.Attr) bool { return b.Key == a.Key }); i >= 0 {
+		attrs[i] = a
+		return attrs
+	}
+	return append(attrs, a)
 }
 
 func (s *sampler) WithGroup(name string) slog.Handler {
-	return &sampler{s.next.WithGroup(name), s.state}
+	return &sampler{s.next.WithAttrs(s.attrs).WithGroup(name), nil, s.state}
 }
 
 // HasLog reports whether a context carries a logger.

@@ -42,6 +42,21 @@ func TestLogLines(t *testing.T) {
 	}
 }
 
+// Strict JSON parsers refuse an object with a key twice, or drop one of its values.
+func TestALogLineHasEachKeyOnce(t *testing.T) {
+	var b bytes.Buffer
+	ctx := WithController(WithLog(t.Context(), slog.New(NewHandler(&b, slog.LevelInfo))), "outer")
+	ctx = With(WithController(ctx, "inner"), "NodeClaim", "a", "zone", "z")
+	Log(ctx).Info("text", "NodeClaim", "b")
+	for key, want := range map[string]string{
+		"controller": `"controller":"inner"`, "NodeClaim": `"NodeClaim":{"name":"b"}`, "zone": `"zone":"z"`,
+	} {
+		if n := strings.Count(b.String(), `"`+key+`":`); n != 1 || !strings.Contains(b.String(), want) {
+			t.Errorf("%s %d times in %s, want once with the newest value", key, n, b.String())
+		}
+	}
+}
+
 func TestDebugLinesNameTheCaller(t *testing.T) {
 	var b bytes.Buffer
 	slog.New(NewHandler(&b, slog.LevelDebug)).Debug("text")

@@ -23,6 +23,7 @@ type awsMetrics struct {
 	AWSAttempts                 *prometheus.CounterVec
 	AWSAttemptDuration          *prometheus.HistogramVec
 	OfferingPrice               *prometheus.Desc
+	OfferingInterruptions       *prometheus.Desc
 }
 
 // Labels that several of them share.
@@ -72,5 +73,8 @@ func newAWSMetrics(t *maker) awsMetrics {
 			"Time of single attempts of requests to AWS.", awsCall...),
 		OfferingPrice: t.scraped("karpenter_cloudprovider_instance_type_offering_price_estimate", Beta,
 			"Hourly price of an offering.", offering...),
+		OfferingInterruptions: t.scraped("karpenter_cloudprovider_instance_type_offering_interruptions_estimate", Alpha,
+			"Interruptions an hour that are expected of a spot machine of an offering, while an interruption costs something.",
+			offering...),
 	}
 }

@@ -46,14 +46,14 @@ func newConditionMetrics(t *maker, kinds map[string][]string) conditionMetrics {
 	for _, kind := range sortedKeys(kinds) {
 		extra := kinds[kind]
 		m.ConditionTransition[kind] = t.histogram("operator_"+kind+"_status_condition_transition_seconds", Beta, exponential(.5, 2, 15),
-			"How long a condition stood before it changed.", append([]string{"type", "status"}, extra...)...)
+			"How long a condition stood before it changed.", append([]string{"type", "status", "to_status"}, extra...)...)
 		m.ConditionTransitions[kind] = t.counter("operator_"+kind+"_status_condition_transitions_total", Beta,
 			"Changes of a condition, by what it became.", append([]string{"type", "status", "reason"}, extra...)...)
 		m.ObjectTermination[kind] = t.histogram("operator_"+kind+"_termination_duration_seconds", Beta, exponential(.5, 2, 15),
 			"From the deletion of an object to its end.", extra...)
 	}
 	m.ConditionTransitionOld = t.histogram("operator_status_condition_transition_seconds", Deprecated, prometheus.DefBuckets,
-		"How long a condition stood before it changed.", "type", "status", "group", "kind")
+		"How long a condition stood before it changed.", "type", "status", "to_status", "group", "kind")
 	m.ConditionTransitionsOld = t.counter("operator_status_condition_transitions_total", Deprecated,
 		"Changes of a condition, by what it became.", "type", "status", "reason", "group", "kind")
 	m.ObjectTerminationOld = t.histogram("operator_termination_duration_seconds", Deprecated, prometheus.DefBuckets,

@@ -7,11 +7,16 @@ type disruptionMetrics struct {
 	DisruptionEvaluation        *prometheus.HistogramVec
 	DisruptionDecisions         *prometheus.CounterVec
 	DisruptionDecisionsByPool   *prometheus.CounterVec
+	DisruptionTerminateFirst    *prometheus.CounterVec
 	DisruptionEligibleNodes     *prometheus.GaugeVec
 	DisruptionTimeouts          *prometheus.CounterVec
 	DisruptionFailedValidations *prometheus.CounterVec
 	DisruptionQueueFailures     *prometheus.CounterVec
 	DisruptionHeldBackSavings   *prometheus.GaugeVec
+	DisruptionBreakerTrips      *prometheus.CounterVec
+	DeletionCostPending         *prometheus.GaugeVec
+	DeletionCostWrites          *prometheus.CounterVec
+	RolloutTrips                *prometheus.CounterVec
 	ConsolidationScore          *prometheus.HistogramVec
 	ConsolidationMoves          *prometheus.CounterVec
 }
@@ -30,6 +35,9 @@ func newDisruptionMetrics(t *maker) disruptionMetrics {
 			"Disruption commands that were started.", decided...),
 		DisruptionDecisionsByPool: t.counter("karpenter_voluntary_disruption_decisions_by_nodepool_total", Alpha,
 			"Disruption commands that were started, once for each pool concerned.", append([]string{"nodepool"}, decided...)...),
+		DisruptionTerminateFirst: t.counter("karpenter_voluntary_disruption_terminate_first_decisions_total", Alpha,
+			"Nodes that went before their replacements, because there could be none beside them.",
+			"nodepool", "reason", "terminate_first_reason"),
 		DisruptionEligibleNodes: t.gauge("karpenter_voluntary_disruption_eligible_nodes", Beta,
 			"Nodes that the latest pass considered.", "reason"),
 		DisruptionTimeouts: t.counter("karpenter_voluntary_disruption_consolidation_timeouts_total", Beta,
@@ -40,6 +48,15 @@ func newDisruptionMetrics(t *maker) disruptionMetrics {
 			"Replacements that were not ready when their command failed.", decided...),
 		DisruptionHeldBackSavings: t.gauge("karpenter_voluntary_disruption_held_back_savings_dollars", Alpha,
 			"Hourly savings that the budgets of a pool hold back now.", "nodepool"),
+		DisruptionBreakerTrips: t.counter("karpenter_voluntary_disruption_breaker_trips_total", Alpha,
+			"How often the breaker stopped voluntary disruption, by what did not get ready: machines or pods.", "cause"),
+		DeletionCostPending: t.gauge("karpenter_pod_deletion_cost_nodes_with_pending_annotation_writes", Alpha,
+			"Nodes some of whose pods wait for the annotation controller.kubernetes.io/pod-deletion-cost.", "nodepool"),
+		DeletionCostWrites: t.counter("karpenter_pod_deletion_cost_pod_annotation_writes_total", Alpha,
+			"Writes of the annotation controller.kubernetes.io/pod-deletion-cost: updated, skipped_notfound, skipped_conflict or error.",
+			"result"),
+		RolloutTrips: t.counter("karpenter_rollout_trips_total", Alpha,
+			"How often a gate of a RolloutPolicy stopped a rollout, by policy and gate.", "policy", "gate"),
 		ConsolidationScore: t.histogram("karpenter_consolidation_score", Alpha, scores,
 			"Score of moves under policy Balanced, by whether they were approved or rejected.", balanced...),
 		ConsolidationMoves: t.counter("karpenter_consolidation_moves_total", Alpha,

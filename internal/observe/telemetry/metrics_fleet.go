@@ -7,6 +7,10 @@ type fleetMetrics struct {
 	NodeClaimsCreated            *prometheus.CounterVec
 	NodeClaimsTerminated         *prometheus.CounterVec
 	NodeClaimsDisrupted          *prometheus.CounterVec
+	PodsAnnounced                *prometheus.CounterVec
+	ForecastPods                 *prometheus.CounterVec
+	ForecastUnused               *prometheus.CounterVec
+	ForecastOff                  *prometheus.GaugeVec
 	NodeClaimsUnhealthy          *prometheus.CounterVec
 	NodeClaimTermination         *prometheus.HistogramVec
 	NodeClaimInstanceTermination *prometheus.HistogramVec
@@ -31,11 +35,21 @@ func newFleetMetrics(t *maker) fleetMetrics {
 			"NodeClaims that Karpenter created, by the reason it had.", "reason", "nodepool", "min_values_relaxed"),
 		NodeClaimsTerminated: t.counter("karpenter_nodeclaims_terminated_total", Stable,
 			"NodeClaims whose machine is gone and whose finalizer was removed.", "nodepool", "capacity_type", "zone"),
+		PodsAnnounced: t.counter("karpenter_foresight_pods_total", Alpha,
+			"Pods that were announced for a time that has passed, by the kind of object and by whether they came or were missed.",
+			"kind", "outcome"),
+		ForecastPods: t.counter("karpenter_forecast_pods_total", Alpha,
+			"Pods that were expected because of earlier days, and pods that came, in five minutes that have passed, by the NodePool or "+
+				"CapacityBuffer that learns.", "object", "outcome"),
+		ForecastUnused: t.counter("karpenter_forecast_unused_dollars_total", Alpha,
+			"What room cost that was kept for pods that were expected because of earlier days, while it was not used.", "object"),
+		ForecastOff: t.gauge("karpenter_forecast_switched_off", Alpha,
+			"1 while no room is kept for what was learned, because it cost more than it brought.", "object"),
 		NodeClaimsDisrupted: t.counter("karpenter_nodeclaims_disrupted_total", Alpha,
 			"NodeClaims that Karpenter deleted of its own accord.", disrupted...),
 		NodeClaimsUnhealthy: t.counter("karpenter_nodeclaims_unhealthy_disrupted_total", Alpha,
 			"NodeClaims that were deleted because their node was broken for too long, by the condition that said so.",
-			"condition", "nodepool", "capacity_type", "image_id"),
+			"condition", "nodepool", "capacity_type", "image_id", "termination_mode"),
 		NodeClaimTermination: t.histogram("karpenter_nodeclaims_termination_duration_seconds", Beta, exponential(1, 2, 12),
 			"From the deletion of a NodeClaim to the removal of its finalizer.", "nodepool"),
 		NodeClaimInstanceTermination: t.histogram("karpenter_nodeclaims_instance_termination_duration_seconds", Beta,

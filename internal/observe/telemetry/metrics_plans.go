@@ -13,6 +13,10 @@ type planMetrics struct {
 	PlanPrice                   *prometheus.GaugeVec
 	PlanBound                   *prometheus.GaugeVec
 	PlanPartial                 *prometheus.CounterVec
+	CommitmentUtilization       *prometheus.GaugeVec
+	CommitmentUnused            *prometheus.GaugeVec
+	CommitmentCoverage          *prometheus.GaugeVec
+	CommitmentImportFailures    prometheus.Counter
 	BatchDuration               prometheus.Histogram
 	UnschedulableToClaim        prometheus.Histogram
 	HintsWritten                *prometheus.CounterVec
@@ -41,6 +45,14 @@ func newPlanMetrics(t *maker) planMetrics {
 			"Proven lower bound of that price, by the relaxation that proves it: volume or configuration.", "controller", "relaxation"),
 		PlanPartial: t.counter("karpenter_scheduler_plans_partial_total", Alpha,
 			"Plans that the clock cut short: on a machine with more processor to spare they might have been cheaper.", "controller"),
+		CommitmentUtilization: t.gauge("karpenter_commitments_utilization_ratio", Alpha,
+			"Part of a commitment that on-demand machines of the cluster use now, of the share of this cluster.", "commitment"),
+		CommitmentUnused: t.gauge("karpenter_commitments_unused_dollars", Alpha,
+			"Dollars an hour that are paid for the part of a commitment that no machine of the cluster uses now.", "commitment"),
+		CommitmentCoverage: t.gauge("karpenter_commitments_coverage_ratio", Alpha,
+			"Part of the on-demand machines of the cluster, by their price at list, that commitments cover now."),
+		CommitmentImportFailures: t.counter("karpenter_commitments_import_failures_total", Alpha,
+			"Imports of Reserved Instances and Savings Plans of which a part failed.").WithLabelValues(),
 		BatchDuration: t.histogram("karpenter_provisioner_batch_duration_seconds", Alpha, durations,
 			"From the first pod of a batch to its end.").WithLabelValues().(prometheus.Histogram),
 		UnschedulableToClaim: t.histogram("karpenter_provisioner_pod_to_nodeclaim_duration_seconds", Alpha, durations,

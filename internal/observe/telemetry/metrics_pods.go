@@ -5,8 +5,8 @@ import "github.com/prometheus/client_golang/prometheus"
 // podMetrics are about pods: how long they wait, and why they move.
 type podMetrics struct {
 	PodStartup              prometheus.Summary
-	PodBound                prometheus.Histogram
-	PodProvisioningBound    prometheus.Histogram
+	PodBound                *prometheus.HistogramVec
+	PodProvisioningBound    *prometheus.HistogramVec
 	PodProvisioningStartup  prometheus.Histogram
 	PodSchedulingDecision   prometheus.Histogram
 	PodsDisruptionInitiated *prometheus.CounterVec
@@ -20,9 +20,9 @@ func newPodMetrics(t *maker) podMetrics {
 		PodStartup: t.summary("karpenter_pods_startup_duration_seconds", Stable,
 			"From the creation of a pod to Ready.").WithLabelValues().(prometheus.Summary),
 		PodBound: t.histogram("karpenter_pods_bound_duration_seconds", Alpha, durations,
-			"From the creation of a pod to its binding.").WithLabelValues().(prometheus.Histogram),
+			"From the creation of a pod to its binding.", "dynamic_resources"),
 		PodProvisioningBound: t.histogram("karpenter_pods_provisioning_bound_duration_seconds", Alpha, durations,
-			"From the first plan that has a place for a pod to its binding.").WithLabelValues().(prometheus.Histogram),
+			"From the first plan that has a place for a pod to its binding.", "dynamic_resources"),
 		PodProvisioningStartup: t.histogram("karpenter_pods_provisioning_startup_duration_seconds", Alpha, durations,
 			"From the first plan that has a place for a pod to Ready.").WithLabelValues().(prometheus.Histogram),
 		PodSchedulingDecision: t.histogram("karpenter_pods_scheduling_decision_duration_seconds", Alpha, durations,

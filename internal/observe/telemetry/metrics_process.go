@@ -47,7 +47,7 @@ func newProcessMetrics(t *maker) processMetrics {
 		CloudCalls: t.histogram("karpenter_cloudprovider_duration_seconds", Beta, prometheus.DefBuckets,
 			"Time of calls to the cloud provider.", cloudCall...),
 		CloudErrors: t.counter("karpenter_cloudprovider_errors_total", Beta,
-			"Failed calls to the cloud provider.", append(cloudCall[:3:3], "error")...),
+			"Failed calls to the cloud provider.", append(cloudCall[:3:3], "error", "nodepool")...),
 		BuildInfo: t.gauge("karpenter_build_info", Stable,
 			"1, with the version of this program.", "version", "goversion", "goarch", "commit"),
 		EventsDropped: t.counter("karpenter_events_dropped_total", Alpha,

@@ -44,10 +44,10 @@ gauge     karpenter_nodepools_nodes_consuming_budgets nodepool reason
 gauge     karpenter_pods_state name namespace owner node scheduled nodepool zone arch capacity_type instance_type phase ready managed
 summary   karpenter_pods_startup_duration_seconds
 gauge     karpenter_pods_unstarted_time_seconds name namespace
-histogram karpenter_pods_bound_duration_seconds
-gauge     karpenter_pods_unbound_time_seconds name namespace
-histogram karpenter_pods_provisioning_bound_duration_seconds
-gauge     karpenter_pods_provisioning_unbound_time_seconds name namespace
+histogram karpenter_pods_bound_duration_seconds dynamic_resources
+gauge     karpenter_pods_unbound_time_seconds name namespace dynamic_resources
+histogram karpenter_pods_provisioning_bound_duration_seconds dynamic_resources
+gauge     karpenter_pods_provisioning_unbound_time_seconds name namespace dynamic_resources
 histogram karpenter_pods_provisioning_startup_duration_seconds
 gauge     karpenter_pods_provisioning_unstarted_time_seconds name namespace
 gauge     karpenter_pods_provisioning_scheduling_undecided_time_seconds name namespace
@@ -63,6 +63,7 @@ gauge     karpenter_scheduler_unschedulable_pods_count controller
 gauge     karpenter_scheduler_pending_pods_by_effective_zone_count controller zone
 histogram karpenter_voluntary_disruption_decision_evaluation_duration_seconds reason consolidation_type
 counter   karpenter_voluntary_disruption_decisions_total decision reason consolidation_type
+counter   karpenter_voluntary_disruption_terminate_first_decisions_total nodepool reason terminate_first_reason
 counter   karpenter_voluntary_disruption_decisions_by_nodepool_total nodepool decision reason consolidation_type
 gauge     karpenter_voluntary_disruption_eligible_nodes reason
 counter   karpenter_voluntary_disruption_consolidation_timeouts_total consolidation_type
@@ -75,7 +76,7 @@ gauge     karpenter_cluster_state_synced
 gauge     karpenter_cluster_state_unsynced_time_seconds
 gauge     karpenter_build_info version goversion goarch commit
 histogram karpenter_cloudprovider_duration_seconds controller method provider
-counter   karpenter_cloudprovider_errors_total controller method provider error
+counter   karpenter_cloudprovider_errors_total controller method provider error nodepool
 counter   karpenter_interruption_received_messages_total message_type
 counter   karpenter_interruption_deleted_messages_total
 histogram karpenter_interruption_message_queue_duration_seconds
@@ -116,31 +117,31 @@ gauge     leader_election_master_status name
 counter   leader_election_slowpath_total name
 gauge     operator_nodepool_status_condition_count namespace name type status reason
 gauge     operator_nodepool_status_condition_current_status_seconds namespace name type status reason
-histogram operator_nodepool_status_condition_transition_seconds type status
+histogram operator_nodepool_status_condition_transition_seconds type status to_status
 counter   operator_nodepool_status_condition_transitions_total type status reason
 gauge     operator_nodepool_termination_current_time_seconds namespace name
 histogram operator_nodepool_termination_duration_seconds
 gauge     operator_ec2nodeclass_status_condition_count namespace name type status reason
 gauge     operator_ec2nodeclass_status_condition_current_status_seconds namespace name type status reason
-histogram operator_ec2nodeclass_status_condition_transition_seconds type status
+histogram operator_ec2nodeclass_status_condition_transition_seconds type status to_status
 counter   operator_ec2nodeclass_status_condition_transitions_total type status reason
 gauge     operator_ec2nodeclass_termination_current_time_seconds namespace name
 histogram operator_ec2nodeclass_termination_duration_seconds
 gauge     operator_nodeclaim_status_condition_count namespace name type status reason karpenter_sh_nodepool karpenter_k8s_aws_ec2nodeclass
 gauge     operator_nodeclaim_status_condition_current_status_seconds namespace name type status reason karpenter_sh_nodepool karpenter_k8s_aws_ec2nodeclass
-histogram operator_nodeclaim_status_condition_transition_seconds type status karpenter_sh_nodepool karpenter_k8s_aws_ec2nodeclass
+histogram operator_nodeclaim_status_condition_transition_seconds type status to_status karpenter_sh_nodepool karpenter_k8s_aws_ec2nodeclass
 counter   operator_nodeclaim_status_condition_transitions_total type status reason karpenter_sh_nodepool karpenter_k8s_aws_ec2nodeclass
 gauge     operator_nodeclaim_termination_current_time_seconds namespace name karpenter_sh_nodepool karpenter_k8s_aws_ec2nodeclass
 histogram operator_nodeclaim_termination_duration_seconds karpenter_sh_nodepool karpenter_k8s_aws_ec2nodeclass
 gauge     operator_node_status_condition_count namespace name type status reason karpenter_sh_nodepool karpenter_sh_initialized karpenter_k8s_aws_ec2nodeclass
 gauge     operator_node_status_condition_current_status_seconds namespace name type status reason karpenter_sh_nodepool karpenter_sh_initialized karpenter_k8s_aws_ec2nodeclass
-histogram operator_node_status_condition_transition_seconds type status karpenter_sh_nodepool karpenter_sh_initialized karpenter_k8s_aws_ec2nodeclass
+histogram operator_node_status_condition_transition_seconds type status to_status karpenter_sh_nodepool karpenter_sh_initialized karpenter_k8s_aws_ec2nodeclass
 counter   operator_node_status_condition_transitions_total type status reason karpenter_sh_nodepool karpenter_sh_initialized karpenter_k8s_aws_ec2nodeclass
 gauge     operator_node_termination_current_time_seconds namespace name karpenter_sh_nodepool karpenter_sh_initialized karpenter_k8s_aws_ec2nodeclass
 histogram operator_node_termination_duration_seconds karpenter_sh_nodepool karpenter_sh_initialized karpenter_k8s_aws_ec2nodeclass
 gauge     operator_status_condition_count namespace name group kind type status reason
 gauge     operator_status_condition_current_status_seconds namespace name group kind type status reason
-histogram operator_status_condition_transition_seconds type status group kind
+histogram operator_status_condition_transition_seconds type status to_status group kind
 counter   operator_status_condition_transitions_total type status reason group kind
 gauge     operator_termination_current_time_seconds namespace name group kind
 histogram operator_termination_duration_seconds group kind
@@ -176,7 +177,7 @@ func TestBucketsAreWhatDashboardsKnow(t *testing.T) {
 	m.NodeTermination.WithLabelValues("p").Observe(1)
 	m.ConsolidationScore.WithLabelValues("approved", "p", "Balanced").Observe(1)
 	m.SchedulingDuration.WithLabelValues("provisioner").Observe(1)
-	m.ConditionTransition["nodepool"].WithLabelValues("Ready", "True").Observe(1)
+	m.ConditionTransition["nodepool"].WithLabelValues("Ready", "Unknown", "True").Observe(1)
 	m.ClientRequestDuration.WithLabelValues("GET", "", "v1", "Pod", "").Observe(1)
 	m.AWSRequestDuration.WithLabelValues("EC2", "CreateFleet", "200").Observe(1)
 	families, err := reg.Gather()

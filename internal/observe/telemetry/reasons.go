@@ -13,6 +13,7 @@ type Reason string
 const (
 	Nominated                      Reason = "Nominated"
 	FailedScheduling               Reason = "FailedScheduling"
+	NodeClaimNotCreated            Reason = "NodeClaimNotCreated"
 	Evicted                        Reason = "Evicted"
 	Disrupted                      Reason = "Disrupted"
 	InvalidDoNotDisruptAnnotation  Reason = "InvalidDoNotDisruptAnnotation"
@@ -27,6 +28,9 @@ const (
 	DisruptionBlocked            Reason = "DisruptionBlocked"
 	DisruptionFailed             Reason = "DisruptionFailed"
 	DisruptionAwaitsApproval     Reason = "DisruptionAwaitsApproval"
+	DisruptionStopped            Reason = "DisruptionStopped"
+	RolloutStopped               Reason = "RolloutStopped"
+	SurgeRestart                 Reason = "SurgeRestart"
 	Unconsolidatable             Reason = "Unconsolidatable"
 	ConsolidationCandidate       Reason = "ConsolidationCandidate"
 	ConsolidationRejected        Reason = "ConsolidationRejected"
@@ -38,6 +42,10 @@ const (
 	InsufficientCapacity         Reason = "InsufficientCapacityError"
 	LaunchFailed                 Reason = "LaunchFailed"
 	FewInstanceTypes             Reason = "FewInstanceTypes"
+	SpotShareExceeded            Reason = "SpotShareExceeded"
+	OpenedAhead                  Reason = "OpenedAhead"
+	AnnouncedInVain              Reason = "AnnouncedInVain"
+	LearningOff                  Reason = "LearningOff"
 	UnregisteredTaintMissing     Reason = "UnregisteredTaintMissing"
 	Finalized                    Reason = "Finalized"
 
@@ -50,6 +58,8 @@ const (
 	OrphanKept                Reason = "OrphanKept"
 	NodeRepairBlocked         Reason = "NodeRepairBlocked"
 	BufferWithoutRoom         Reason = "BufferWithoutRoom"
+	QuotaReached              Reason = "QuotaReached"
+	QuotaExceeded             Reason = "QuotaExceeded"
 	LeftOut                   Reason = "LeftOut"
 
 	SpotInterrupted                Reason = "SpotInterrupted"
@@ -93,6 +103,8 @@ const (
 var reasons = []EventRow{
 	{Nominated, normal, "A pod is meant for a node or a new NodeClaim.", repeatInterval, 5, 10, false},
 	{FailedScheduling, warning, "No pool can hold a pod; the message says what kept it from each.", 5 * time.Minute, 0, 0, true},
+	{NodeClaimNotCreated, warning, "The API server did not take the NodeClaim that pods were planned for; the message says why.",
+		5 * time.Minute, 0, 0, true},
 	{Evicted, normal, "The eviction of a pod was accepted; the message says why.", repeatInterval, 0, 0, false},
 	{Disrupted, normal, "A pod was deleted because its node had to go at a deadline.", repeatInterval, 0, 0, false},
 	{InvalidDoNotDisruptAnnotation, warning, "A do-not-disrupt annotation means nothing and is ignored.", repeatInterval, 0, 0, false},
@@ -109,6 +121,12 @@ var reasons = []EventRow{
 	{DisruptionBlocked, normal, "A node or pool cannot be disrupted now; the message says why.", repeatInterval, 0, 0, false},
 	{DisruptionAwaitsApproval, normal, "A step waits for somebody's approval; the message names its DisruptionPlan.",
 		repeatInterval, 0, 0, false},
+	{SurgeRestart, normal, "A Deployment is restarted, so that its pod leaves a node when its successor is ready.",
+		repeatInterval, 0, 0, false},
+	{DisruptionStopped, warning, "Too many new machines or moved pods did not get ready, or a gate of a RolloutPolicy tripped, and " +
+		"voluntary disruption of the pool stopped; the message has the figures.", time.Hour, 0, 0, false},
+	{RolloutStopped, warning, "On a RolloutPolicy: a gate tripped, and its NodePools are paused; the message has the evidence.",
+		time.Hour, 0, 0, false},
 	{DisruptionFailed, warning, "A step was begun and taken back; the message says why. On a NodePool: it may not have " +
 		"what the step asks for, such as more than its limits.", repeatInterval, 0, 0, false},
 	{Unconsolidatable, normal, "A node cannot be consolidated; the message says why.", 15 * time.Minute, 0, 0, false},
@@ -124,6 +142,14 @@ var reasons = []EventRow{
 		"now; the message says why. It is tried again.", repeatInterval, 0, 0, false},
 	{FewInstanceTypes, normal, "A spot machine is bought from fewer than five instance types, because the pool and its " +
 		"pods allow no more; told once an hour for each pool.", time.Hour, 0, 0, false},
+	{SpotShareExceeded, normal, "Every type and zone for a spot machine has its share of the pool already; told once an hour for " +
+		"each pool.", time.Hour, 0, 0, false},
+	{OpenedAhead, normal, "A NodeClaim was created for pods that are announced, such as those of a CronJob; the message names what " +
+		"announces them and when they come.", repeatInterval, 0, 0, false},
+	{AnnouncedInVain, warning, "Most pods that a CronJob or ScaledObject announced did not come, several times in a row. No machines are " +
+		"opened ahead of time for it until they come; the message says what to do.", repeatInterval, 0, 0, false},
+	{LearningOff, warning, "A NodePool or CapacityBuffer that is to learn keeps no room, because that cost more than it brought, or " +
+		"because an annotation cannot be understood; the message says which.", repeatInterval, 0, 0, false},
 	{UnregisteredTaintMissing, warning, "A node joined without the taint that keeps pods away until it is " +
 		"registered.", repeatInterval, 0, 0, false},
 	{Finalized, normal, "A finalizer was removed.", 0, 0, 0, false},
@@ -141,6 +167,10 @@ var reasons = []EventRow{
 		"machines.", 15 * time.Minute, 0, 0, false},
 	{BufferWithoutRoom, warning, "A CapacityBuffer cannot be understood, or no pool can hold its pods; the message " +
 		"says what to change.", 5 * time.Minute, 0, 0, false},
+	{QuotaReached, warning, "A CapacityQuota keeps pods waiting; the message says how many and for which resource.", time.Hour, 0, 0,
+		false},
+	{QuotaExceeded, warning, "The nodes that match a CapacityQuota have more than it allows: it was lowered, a price rose, or somebody " +
+		"else added nodes. Nothing is removed; nothing that counts is opened.", time.Hour, 0, 0, false},
 	{LeftOut, warning, "Decisions about an object run into a bug of Karpenter, and it is left out of them for a while. " +
 		"Please report it.", time.Minute, 0, 0, false},
 

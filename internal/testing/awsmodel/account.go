@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/arczonalshift"
 	shifttypes "github.com/aws/aws-sdk-go-v2/service/arczonalshift/types"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
@@ -27,6 +28,9 @@ type Account struct {
 	Shifts    map[string]time.Time
 	// Quotas are limits of EC2 by their codes, such as virtual CPUs of running machines.
 	Quotas map[string]float64
+	// Reserved and Plans are the Reserved Instances and Savings Plans that were bought.
+	Reserved []ec2types.ReservedInstances
+	Plans    []SavingsPlan
 }
 
 // Codes of quotas of EC2: virtual CPUs of running machines of the standard families.
@@ -44,20 +48,20 @@ func (c Config) ready() Account {
 	}
 }
 
-func (c *call) getManagedResource(in *arczonalshift.GetManagedResourceInput) (*arczonalshift.GetManagedResourceOutput, error) {
-	arn := c.cfg.arn("eks", "cluster/"+c.boot.Name)
-	if aws.ToString(in.ResourceIdentifier) != arn || c.account.Unmanaged {
+func getManagedResource(c *call, in *arczonalshift.GetManagedResourceInput) (*arczonalshift.GetManagedResourceOutput, error) {
+	arn := c.world.cfg.arn("eks", "cluster/"+c.world.boot.Name)
+	if aws.ToString(in.ResourceIdentifier) != arn || c.world.account.Unmanaged {
 		return nil, refuseWith(http.StatusNotFound, "ResourceNotFoundException",
 			"The resource %s is not managed by ARC zonal shift.", aws.ToString(in.ResourceIdentifier))
 	}
-	out := &arczonalshift.GetManagedResourceOutput{Arn: &arn, Name: &c.boot.Name,
+	out := &arczonalshift.GetManagedResourceOutput{Arn: &arn, Name: &c.world.boot.Name,
 		AppliedWeights: map[string]float32{}, ZonalShifts: []shifttypes.ZonalShiftInResource{}}
-	for _, zone := range slices.Sorted(maps.Keys(c.account.Shifts)) {
-		until := c.account.Shifts[zone]
+	for _, zone := range slices.Sorted(maps.Keys(c.world.account.Shifts)) {
+		until := c.world.account.Shifts[zone]
 		if until.After(c.now) {
 			out.ZonalShifts = append(out.ZonalShifts, shifttypes.ZonalShiftInResource{
 				AppliedStatus: shifttypes.AppliedStatusApplied, AwayFrom: &zone, Comment: aws.String("impaired"),
-				ExpiryTime: &until, StartTime: &c.started,
+				ExpiryTime: &until, StartTime: &c.world.started,
 				ResourceIdentifier: &arn, ZonalShiftId: aws.String(nameID("shift", zone)),
 			})
 		}
@@ -69,24 +73,24 @@ func (c *call) getManagedResource(in *arczonalshift.GetManagedResourceInput) (*a
 func (c *Cloud) SetAccount(change func(*Account)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	change(&c.account)
+	change(&c.world.account)
 }
 
 // RemoveRole lets a role disappear, whatever has it.
 func (c *Cloud) RemoveRole(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.st.Roles, name)
-	c.changed()
+	delete(c.world.st.Roles, name)
+	c.world.changed()
 }
 
-func (c *call) describeAccessEntry(in *eks.DescribeAccessEntryInput) (*eks.DescribeAccessEntryOutput, error) {
+func describeAccessEntry(c *call, in *eks.DescribeAccessEntryInput) (*eks.DescribeAccessEntryOutput, error) {
 	arn := aws.ToString(in.PrincipalArn)
 	entry := &ekstypes.AccessEntry{ClusterName: in.ClusterName, PrincipalArn: &arn}
-	switch here := aws.ToString(in.ClusterName) == c.boot.Name; {
-	case here && slices.Contains(c.account.NodeEntries, arn):
+	switch here := aws.ToString(in.ClusterName) == c.world.boot.Name; {
+	case here && slices.Contains(c.world.account.NodeEntries, arn):
 		entry.Type, entry.KubernetesGroups = aws.String("EC2_LINUX"), []string{"system:nodes"}
-	case here && slices.Contains(c.account.PeoplesEntries, arn):
+	case here && slices.Contains(c.world.account.PeoplesEntries, arn):
 		entry.Type = aws.String("STANDARD")
 	default:
 		return nil, refuseWith(http.StatusNotFound, "ResourceNotFoundException",
@@ -95,9 +99,9 @@ func (c *call) describeAccessEntry(in *eks.DescribeAccessEntryInput) (*eks.Descr
 	return &eks.DescribeAccessEntryOutput{AccessEntry: entry}, nil
 }
 
-func (c *call) listPodIdentityAssociations(in *eks.ListPodIdentityAssociationsInput) (*eks.ListPodIdentityAssociationsOutput, error) {
+func listPodIdentityAssociations(c *call, in *eks.ListPodIdentityAssociationsInput) (*eks.ListPodIdentityAssociationsOutput, error) {
 	out := &eks.ListPodIdentityAssociationsOutput{Associations: []ekstypes.PodIdentityAssociationSummary{}}
-	if slices.Contains(c.account.Associations, aws.ToString(in.Namespace)+"/"+aws.ToString(in.ServiceAccount)) {
+	if slices.Contains(c.world.account.Associations, aws.ToString(in.Namespace)+"/"+aws.ToString(in.ServiceAccount)) {
 		out.Associations = append(out.Associations, ekstypes.PodIdentityAssociationSummary{
 			ClusterName: in.ClusterName, Namespace: in.Namespace, ServiceAccount: in.ServiceAccount, AssociationId: aws.String("a-model"),
 		})
@@ -117,8 +121,8 @@ type ServiceQuota struct {
 	Value     *float64
 }
 
-func (c *call) getServiceQuota(in *GetServiceQuotaInput) (*GetServiceQuotaOutput, error) {
-	value, ok := c.account.Quotas[aws.ToString(in.QuotaCode)]
+func getServiceQuota(c *call, in *GetServiceQuotaInput) (*GetServiceQuotaOutput, error) {
+	value, ok := c.world.account.Quotas[aws.ToString(in.QuotaCode)]
 	if !ok || aws.ToString(in.ServiceCode) != "ec2" {
 		return nil, refuse("NoSuchResourceException", "The request failed because the specified service quota does not exist.")
 	}

@@ -50,15 +50,15 @@ func principals(cfg Config) (map[string]*principal, error) {
 	return out, nil
 }
 
-func (c *Cloud) principal(key string) *principal {
-	if p, ok := c.callers[key]; ok {
+func (w *world) principal(key string) *principal {
+	if p, ok := w.callers[key]; ok {
 		return p
 	}
-	return &principal{arn: c.cfg.arn("iam", "user/admin")}
+	return &principal{arn: w.cfg.arn("iam", "user/admin")}
 }
 
-func (c *Cloud) withARN(arn string) *principal {
-	for _, p := range c.callers {
+func (w *world) withARN(arn string) *principal {
+	for _, p := range w.callers {
 		if p.arn == arn {
 			return p
 		}
@@ -127,7 +127,7 @@ func (k *call) needs(in any) []need {
 		tags := tagsFor(in.TagSpecifications, ec2types.ResourceTypeLaunchTemplate)
 		return k.creates("ec2:CreateLaunchTemplate", "launch-template", tags, nil)
 	case *ec2.DeleteLaunchTemplateInput:
-		if t, err := k.findTemplate(in.LaunchTemplateId, in.LaunchTemplateName); err == nil {
+		if t, err := findTemplate(k, in.LaunchTemplateId, in.LaunchTemplateName); err == nil {
 			return []need{k.on("ec2:DeleteLaunchTemplate", "launch-template/"+*t.Template.LaunchTemplateId, t.Template.Tags)}
 		}
 		return []need{k.on("ec2:DeleteLaunchTemplate", "launch-template/*", nil)}
@@ -140,10 +140,10 @@ func (k *call) needs(in any) []need {
 		if strings.HasPrefix(name, "arn:") {
 			return []need{k.plain("ssm:GetParameter", name)}
 		}
-		return []need{k.plain("ssm:GetParameter", "arn:aws:ssm:"+k.cfg.Region+":"+k.parameterOwner(name)+
+		return []need{k.plain("ssm:GetParameter", "arn:aws:ssm:"+k.world.cfg.Region+":"+k.parameterOwner(name)+
 			":parameter/"+strings.TrimPrefix(name, "/"))}
 	case *sqs.GetQueueUrlInput:
-		return []need{k.plain("sqs:GetQueueUrl", k.cfg.arn("sqs", aws.ToString(in.QueueName)))}
+		return []need{k.plain("sqs:GetQueueUrl", k.world.cfg.arn("sqs", aws.ToString(in.QueueName)))}
 	case *sqs.ReceiveMessageInput:
 		return []need{k.plain("sqs:ReceiveMessage", k.queueARN(in.QueueUrl))}
 	case *sqs.DeleteMessageInput:
@@ -153,7 +153,7 @@ func (k *call) needs(in any) []need {
 		n.context["arc-zonal-shift:ResourceIdentifier"] = []string{aws.ToString(in.ResourceIdentifier)}
 		return []need{n}
 	case *eks.DescribeClusterInput:
-		return []need{k.plain("eks:DescribeCluster", k.cfg.arn("eks", "cluster/"+aws.ToString(in.Name)))}
+		return []need{k.plain("eks:DescribeCluster", k.world.cfg.arn("eks", "cluster/"+aws.ToString(in.Name)))}
 	}
 	if k.op.service == "iam" {
 		return k.profileNeeds(in)
@@ -165,24 +165,24 @@ func (k *call) parameterOwner(name string) string {
 	if strings.HasPrefix(name, "/aws/service/") {
 		return ""
 	}
-	return k.cfg.Account
+	return k.world.cfg.Account
 }
 
 func (k *call) queueARN(url *string) string {
 	text := aws.ToString(url)
-	return k.cfg.arn("sqs", text[strings.LastIndex(text, "/")+1:])
+	return k.world.cfg.arn("sqs", text[strings.LastIndex(text, "/")+1:])
 }
 
 // plain is a need without tags.
 func (k *call) plain(action, resource string) need {
-	return need{action, resource, map[string][]string{"aws:RequestedRegion": {k.cfg.Region}}}
+	return need{action, resource, map[string][]string{"aws:RequestedRegion": {k.world.cfg.Region}}}
 }
 
 // on is a need on an EC2 resource that exists.
 func (k *call) on(action, resource string, tags []ec2types.Tag) need {
-	arn := k.cfg.arn("ec2", resource)
+	arn := k.world.cfg.arn("ec2", resource)
 	if strings.HasPrefix(resource, "image/") || strings.HasPrefix(resource, "snapshot/") {
-		arn = "arn:aws:ec2:" + k.cfg.Region + "::" + resource
+		arn = "arn:aws:ec2:" + k.world.cfg.Region + "::" + resource
 	}
 	n := k.plain(action, arn)
 	for _, t := range tags {
@@ -226,7 +226,7 @@ func (k *call) eachResource(action string, ids []string, request []ec2types.Tag)
 	for _, id := range ids {
 		kind, _, _ := strings.Cut(id, "-")
 		var tags []ec2types.Tag
-		if have, ok := k.tagged(id); ok {
+		if have, ok := tagged(k, id); ok {
 			tags = *have
 		}
 		out = append(out, k.on(action, kinds[kind]+"/"+id, tags).requesting(request))
@@ -242,7 +242,7 @@ func (k *call) fleetNeeds(in *ec2.CreateFleetInput) []need {
 		if ref == nil {
 			continue
 		}
-		t, err := k.findTemplate(ref.LaunchTemplateId, ref.LaunchTemplateName)
+		t, err := findTemplate(k, ref.LaunchTemplateId, ref.LaunchTemplateName)
 		if err != nil {
 			continue // the call itself will say that it does not exist
 		}
@@ -268,7 +268,7 @@ func (k *call) runNeeds(in *ec2.RunInstancesInput) []need {
 	d := &ec2types.RequestLaunchTemplateData{}
 	var out []need
 	if ref := in.LaunchTemplate; ref != nil {
-		if t, err := k.findTemplate(ref.LaunchTemplateId, ref.LaunchTemplateName); err == nil {
+		if t, err := findTemplate(k, ref.LaunchTemplateId, ref.LaunchTemplateName); err == nil {
 			d = copyOf(*t.Versions[len(t.Versions)-1].Data)
 			out = append(out, k.on("ec2:RunInstances", "launch-template/"+*t.Template.LaunchTemplateId, t.Template.Tags))
 		}
@@ -288,7 +288,7 @@ func (k *call) uses(d *ec2types.RequestLaunchTemplateData, subnetID, imageID str
 		imageID = aws.ToString(d.ImageId)
 	}
 	var out []need
-	img, _ := k.image(imageID)
+	img, _ := k.world.image(imageID)
 	out = append(out, k.on("ec2:RunInstances", "image/"+imageID, img.Image.Tags))
 	groups := d.SecurityGroupIds
 	for _, n := range d.NetworkInterfaces {
@@ -297,7 +297,7 @@ func (k *call) uses(d *ec2types.RequestLaunchTemplateData, subnetID, imageID str
 			subnetID = aws.ToString(n.SubnetId)
 		}
 	}
-	if s, ok := k.subnet(subnetID); ok {
+	if s, ok := k.world.subnet(subnetID); ok {
 		out = append(out, k.on("ec2:RunInstances", "subnet/"+subnetID, s.Subnet.Tags))
 	}
 	out = append(out, k.eachResource("ec2:RunInstances", groups, nil)...)
@@ -329,7 +329,7 @@ func (k *call) passes(d *ec2types.RequestLaunchTemplateData) []need {
 	if d.IamInstanceProfile == nil {
 		return nil
 	}
-	p, ok := k.st.Profiles[aws.ToString(d.IamInstanceProfile.Name)]
+	p, ok := k.world.st.Profiles[aws.ToString(d.IamInstanceProfile.Name)]
 	if !ok || p.Role == "" {
 		return nil
 	}
@@ -337,7 +337,7 @@ func (k *call) passes(d *ec2types.RequestLaunchTemplateData) []need {
 }
 
 func (k *call) passRole(role string) need {
-	n := k.plain("iam:PassRole", k.cfg.arn("iam", "role/"+role))
+	n := k.plain("iam:PassRole", k.world.cfg.arn("iam", "role/"+role))
 	n.context["iam:PassedToService"] = []string{"ec2.amazonaws.com"}
 	return n
 }
@@ -350,7 +350,7 @@ func (k *call) profileNeeds(in any) []need {
 		if path == "" {
 			path = "/"
 		}
-		n := k.plain("iam:CreateInstanceProfile", k.cfg.arn("iam", "instance-profile"+path+aws.ToString(in.InstanceProfileName)))
+		n := k.plain("iam:CreateInstanceProfile", k.world.cfg.arn("iam", "instance-profile"+path+aws.ToString(in.InstanceProfileName)))
 		tag := k.plain("iam:TagInstanceProfile", n.resource)
 		out := []need{n.requesting(ec2Tags(in.Tags))}
 		if len(in.Tags) > 0 {
@@ -372,7 +372,7 @@ func (k *call) profileNeeds(in any) []need {
 	case *iam.GetInstanceProfileInput:
 		return []need{k.onProfile(in.InstanceProfileName)}
 	case *iam.GetRoleInput:
-		return []need{k.plain("iam:GetRole", k.cfg.arn("iam", "role/"+aws.ToString(in.RoleName)))}
+		return []need{k.plain("iam:GetRole", k.world.cfg.arn("iam", "role/"+aws.ToString(in.RoleName)))}
 	}
 	return []need{k.plain(k.op.String(), "*")}
 }
@@ -380,11 +380,11 @@ func (k *call) profileNeeds(in any) []need {
 func (k *call) onProfile(name *string) need {
 	resource := "instance-profile/" + aws.ToString(name)
 	var tags []iamtypes.Tag
-	if p, ok := k.st.Profiles[aws.ToString(name)]; ok {
+	if p, ok := k.world.st.Profiles[aws.ToString(name)]; ok {
 		resource = "instance-profile" + *p.Profile.Path + *name
 		tags = p.Profile.Tags
 	}
-	n := k.plain(k.op.String(), k.cfg.arn("iam", resource))
+	n := k.plain(k.op.String(), k.world.cfg.arn("iam", resource))
 	for _, t := range tags {
 		n.context["aws:ResourceTag/"+aws.ToString(t.Key)] = []string{aws.ToString(t.Value)}
 		n.context["iam:ResourceTag/"+aws.ToString(t.Key)] = []string{aws.ToString(t.Value)}

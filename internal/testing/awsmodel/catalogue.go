@@ -92,17 +92,17 @@ func (c *catalogue) arm(instanceType string) bool {
 
 // SpotPrice returns the price of a spot pool at this moment, in dollars per hour, and false where there is none.
 func (c *Cloud) SpotPrice(instanceType, zone string) (float64, bool) {
-	return c.spotPriceAt(instanceType, zone, time.Now())
+	return c.world.spotPriceAt(instanceType, zone, time.Now())
 }
 
-func (c *Cloud) spotPriceAt(instanceType, zone string, at time.Time) (float64, bool) {
-	price, ok := c.data.prices[instanceType]
-	f := c.data.facts[instanceType]
-	if !ok || f == nil || !c.data.offered[zone][instanceType] || slices.Contains(c.data.local, zone) ||
+func (w *world) spotPriceAt(instanceType, zone string, at time.Time) (float64, bool) {
+	price, ok := w.data.prices[instanceType]
+	f := w.data.facts[instanceType]
+	if !ok || f == nil || !w.data.offered[zone][instanceType] || slices.Contains(w.data.local, zone) ||
 		!slices.Contains(f.UsageClasses, "spot") {
 		return 0, false
 	}
-	return spotPrice(price, instanceType, zone, c.data.arm(instanceType), at.Sub(c.started)), true
+	return spotPrice(price, instanceType, zone, w.data.arm(instanceType), at.Sub(w.started)), true
 }
 
 // typesPage is a page of DescribeInstanceTypes whose items are spelled already.
@@ -127,14 +127,17 @@ func (p typesPage) xml() []byte {
 	return []byte(b.String())
 }
 
-func (c *call) describeInstanceTypes(in *ec2.DescribeInstanceTypesInput) (*typesPage, error) {
+func describeInstanceTypes(c *call, in *ec2.DescribeInstanceTypesInput) (*typesPage, error) {
+	if len(in.InstanceTypes) > 0 && in.MaxResults != nil {
+		return nil, refuse("InvalidParameterCombination", "The parameter InstanceTypes cannot be used with the parameter MaxResults")
+	}
 	var found []string
 	for _, want := range in.InstanceTypes {
-		if _, ok := c.data.spelled[string(want)]; !ok {
+		if _, ok := c.world.data.spelled[string(want)]; !ok {
 			return nil, refuse("InvalidInstanceType", "The following supplied instance types do not exist: [%s]", want)
 		}
 	}
-	for _, t := range c.data.types {
+	for _, t := range c.world.data.types {
 		if len(in.InstanceTypes) > 0 && !slices.Contains(in.InstanceTypes, t.InstanceType) {
 			continue
 		}
@@ -147,7 +150,7 @@ func (c *call) describeInstanceTypes(in *ec2.DescribeInstanceTypesInput) (*types
 		}
 	}
 	names, next, err := page(found, in.MaxResults, in.NextToken, 5, 100, func(s string) string { return s })
-	return &typesPage{c.data, names, next}, err
+	return &typesPage{c.world.data, names, next}, err
 }
 
 func boolValue(b *bool) []string { return []string{strconv.FormatBool(aws.ToBool(b))} }
@@ -186,22 +189,22 @@ var typeFilters = filters[ec2types.InstanceTypeInfo]{
 	},
 }
 
-func (c *call) describeInstanceTypeOfferings(in *ec2.DescribeInstanceTypeOfferingsInput) (
+func describeInstanceTypeOfferings(c *call, in *ec2.DescribeInstanceTypeOfferingsInput) (
 	*ec2.DescribeInstanceTypeOfferingsOutput, error) {
 	var out []ec2types.InstanceTypeOffering
 	kind := in.LocationType
 	if kind == "" {
 		kind = ec2types.LocationTypeRegion
 	}
-	for _, zone := range c.data.zones {
-		for _, t := range slices.Sorted(maps.Keys(c.data.offered[zone])) {
+	for _, zone := range c.world.data.zones {
+		for _, t := range slices.Sorted(maps.Keys(c.world.data.offered[zone])) {
 			location := zone
 			switch kind {
 			case ec2types.LocationTypeAvailabilityZone:
 			case ec2types.LocationTypeAvailabilityZoneId:
-				location = c.data.zoneID(zone)
+				location = c.world.data.zoneID(zone)
 			case ec2types.LocationTypeRegion:
-				location = c.cfg.Region
+				location = c.world.cfg.Region
 			default:
 				return nil, refuse("InvalidParameterValue", "The model has no location type %s", kind)
 			}
@@ -234,7 +237,7 @@ var spotProducts = []string{"Linux/UNIX", "Linux/UNIX (Amazon VPC)"}
 
 // describeSpotPriceHistory tells the price that holds at each hour of the asked span, the newest first; without a span,
 // the price of now.
-func (c *call) describeSpotPriceHistory(in *ec2.DescribeSpotPriceHistoryInput) (*ec2.DescribeSpotPriceHistoryOutput, error) {
+func describeSpotPriceHistory(c *call, in *ec2.DescribeSpotPriceHistoryInput) (*ec2.DescribeSpotPriceHistoryOutput, error) {
 	var out []ec2types.SpotPrice
 	from, to := c.now, c.now
 	if in.StartTime != nil && in.StartTime.Before(from) {
@@ -250,16 +253,16 @@ func (c *call) describeSpotPriceHistory(in *ec2.DescribeSpotPriceHistoryInput) (
 	if to.Sub(from) > longest {
 		from = to.Add(-longest)
 	}
-	for _, t := range c.data.types {
+	for _, t := range c.world.data.types {
 		name := string(t.InstanceType)
 		if len(in.InstanceTypes) > 0 && !slices.Contains(in.InstanceTypes, t.InstanceType) {
 			continue
 		}
-		for _, zone := range c.data.zones {
+		for _, zone := range c.world.data.zones {
 			if in.AvailabilityZone != nil && *in.AvailabilityZone != zone {
 				continue
 			}
-			prices, err := c.spotHistory(in, name, zone, from, to)
+			prices, err := spotHistory(c, in, name, zone, from, to)
 			if err != nil {
 				return nil, err
 			}
@@ -269,16 +272,16 @@ func (c *call) describeSpotPriceHistory(in *ec2.DescribeSpotPriceHistoryInput) (
 	return pageOfPrices(out, in)
 }
 
-func (c *call) spotHistory(in *ec2.DescribeSpotPriceHistoryInput, name, zone string, from, to time.Time) ([]ec2types.SpotPrice, error) {
+func spotHistory(c *call, in *ec2.DescribeSpotPriceHistoryInput, name, zone string, from, to time.Time) ([]ec2types.SpotPrice, error) {
 	var out []ec2types.SpotPrice
 	for at := to; ; at = at.Add(-driftStep) {
-		price, ok := c.spotPriceAt(name, zone, at)
+		price, ok := c.world.spotPriceAt(name, zone, at)
 		if !ok {
 			return nil, nil
 		}
 		for _, product := range spotProducts {
 			p := ec2types.SpotPrice{
-				AvailabilityZone: &zone, AvailabilityZoneId: aws.String(c.data.zoneID(zone)),
+				AvailabilityZone: &zone, AvailabilityZoneId: aws.String(c.world.data.zoneID(zone)),
 				InstanceType: ec2types.InstanceType(name), ProductDescription: ec2types.RIProductDescription(product),
 				SpotPrice: aws.String(strconv.FormatFloat(price, 'f', 6, 64)), Timestamp: aws.Time(at.Truncate(driftStep)),
 			}

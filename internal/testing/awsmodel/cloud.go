@@ -12,27 +12,31 @@ import (
 
 // A Cloud is one account in one region.
 type Cloud struct {
+	mu      sync.Mutex // guards what follows
+	world   *world
+	buckets map[string]*bucket
+	calls   map[string]int
+	log     []CallRecord
+	saved   time.Time // when the last snapshot was written
+}
+
+// A world is the account and everything in it. Cloud's lock guards it.
+type world struct {
 	cfg     Config
 	data    *catalogue
 	boot    boot.Cluster
 	callers map[string]*principal // by access key id
 	wake    chan struct{}         // tells Run that there is something to do
 	started time.Time
-
-	mu      sync.Mutex
 	st      *state
 	due     dueHeap
 	lots    map[string]uint64 // how many were drawn about each thing
 	answers uint64            // how many have an id
 	faults  Faults
 	account Account
-	buckets map[string]*bucket
-	calls   map[string]int
-	log     []CallRecord
 	outbox  []func()      // callbacks to make outside the lock, in order
 	news    chan struct{} // closed when a message arrives in a queue
 	dirty   bool          // something changed since the last snapshot
-	saved   time.Time     // when the last snapshot was written
 }
 
 // New makes the world that cfg describes, or loads it from cfg.Snapshot.
@@ -45,23 +49,22 @@ func New(cfg Config) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cloud{
+	w := &world{
 		cfg: cfg, data: loadCatalogue(cfg.Region, cfg.Types, cfg.LocalZones), boot: cfg.Cluster, callers: callers,
 		wake: make(chan struct{}, 1), news: make(chan struct{}),
 		lots: map[string]uint64{}, faults: cfg.Faults, account: cfg.ready(),
-		buckets: map[string]*bucket{}, calls: map[string]int{},
 	}
-	found, err := c.load()
+	found, err := w.load()
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", cfg.Snapshot, err)
 	}
 	if !found {
-		c.started = time.Now()
-		c.st = c.seed()
+		w.started = time.Now()
+		w.st = w.seed()
 	}
-	c.started = c.st.Started
-	c.resume(time.Now())
-	return c, nil
+	w.started = w.st.Started
+	w.resume(time.Now())
+	return &Cloud{world: w, buckets: map[string]*bucket{}, calls: map[string]int{}}, nil
 }
 
 // Run lets time pass in the world: machines boot and vanish, spot machines are interrupted, callbacks are made and
@@ -69,10 +72,10 @@ func New(cfg Config) (*Cloud, error) {
 func (c *Cloud) Run(ctx context.Context) error {
 	for {
 		c.mu.Lock()
-		c.advance(time.Now())
-		calls := c.outbox
-		c.outbox = nil
-		wait := c.untilNext(time.Now())
+		c.world.advance(time.Now())
+		calls := c.world.outbox
+		c.world.outbox = nil
+		wait := c.world.untilNext(time.Now())
 		c.mu.Unlock()
 		for _, call := range calls {
 			call()
@@ -86,7 +89,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 			timer.Stop()
 			return c.save(true)
 		case <-timer.C:
-		case <-c.wake:
+		case <-c.world.wake:
 			timer.Stop()
 		}
 	}
@@ -94,22 +97,22 @@ func (c *Cloud) Run(ctx context.Context) error {
 
 const idle = time.Hour
 
-func (c *Cloud) untilNext(now time.Time) time.Duration {
+func (w *world) untilNext(now time.Time) time.Duration {
 	wait := idle
-	if len(c.due) > 0 {
-		wait = max(c.due[0].at.Sub(now), 0)
+	if len(w.due) > 0 {
+		wait = max(w.due[0].at.Sub(now), 0)
 	}
-	if c.dirty && c.cfg.Snapshot != "" {
+	if w.dirty && w.cfg.Snapshot != "" {
 		wait = min(wait, saveEvery)
 	}
 	return wait
 }
 
 // changed notes that the state differs from the last snapshot and wakes Run.
-func (c *Cloud) changed() {
-	c.dirty = true
+func (w *world) changed() {
+	w.dirty = true
 	select {
-	case c.wake <- struct{}{}:
+	case w.wake <- struct{}{}:
 	default:
 	}
 }
@@ -119,7 +122,7 @@ type due struct {
 	at   time.Time
 	seq  uint64 // keeps the order of equal times
 	id   string
-	what func(c *Cloud, m *machine, now time.Time)
+	what func(w *world, m *machine, now time.Time)
 }
 
 type dueHeap []due
@@ -141,28 +144,28 @@ func (h *dueHeap) Pop() any {
 }
 
 // at has what done to machine id when the time comes, if it still exists then.
-func (c *Cloud) at(t time.Time, id string, what func(*Cloud, *machine, time.Time)) {
-	c.st.Serial++
-	heap.Push(&c.due, due{at: t, seq: c.st.Serial, id: id, what: what})
-	c.changed()
+func (w *world) at(t time.Time, id string, what func(*world, *machine, time.Time)) {
+	w.st.Serial++
+	heap.Push(&w.due, due{at: t, seq: w.st.Serial, id: id, what: what})
+	w.changed()
 }
 
 // advance does everything that was due until now.
-func (c *Cloud) advance(now time.Time) {
-	for len(c.due) > 0 && !c.due[0].at.After(now) {
-		d := heap.Pop(&c.due).(due)
-		if m, ok := c.st.Machines[d.id]; ok {
-			d.what(c, m, d.at)
-			c.dirty = true
+func (w *world) advance(now time.Time) {
+	for len(w.due) > 0 && !w.due[0].at.After(now) {
+		d := heap.Pop(&w.due).(due)
+		if m, ok := w.st.Machines[d.id]; ok {
+			d.what(w, m, d.at)
+			w.dirty = true
 		}
 	}
-	c.lapseExpired(now)
+	w.lapseExpired(now)
 }
 
 // newID returns an identifier of EC2's form, such as i-0123456789abcdef0, that no earlier call returned.
-func (c *Cloud) newID(prefix string) string {
-	c.st.Serial++
-	return prefix + "-0" + fmt.Sprintf("%016x", mix(c.cfg.Seed^c.st.Serial*0x9e3779b97f4a7c15))
+func (w *world) newID(prefix string) string {
+	w.st.Serial++
+	return prefix + "-0" + fmt.Sprintf("%016x", mix(w.cfg.Seed^w.st.Serial*0x9e3779b97f4a7c15))
 }
 
 // nameID returns the identifier that always stands for a name, for what is seeded.

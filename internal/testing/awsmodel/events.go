@@ -22,40 +22,40 @@ type envelope struct {
 }
 
 // deliver puts an event into the interruption queue.
-func (c *Cloud) deliver(source, kind string, resources []string, detail any, now time.Time) {
+func (w *world) deliver(source, kind string, resources []string, detail any, now time.Time) {
 	body, err := json.Marshal(envelope{
-		Version: "0", ID: c.uuid(), DetailType: kind, Source: source, Account: c.cfg.Account,
-		Time: now.UTC().Truncate(time.Second), Region: c.cfg.Region, Resources: resources, Detail: detail,
+		Version: "0", ID: w.uuid(), DetailType: kind, Source: source, Account: w.cfg.Account,
+		Time: now.UTC().Truncate(time.Second), Region: w.cfg.Region, Resources: resources, Detail: detail,
 	})
 	if err != nil {
 		return // cannot happen: the details below all have a JSON form
 	}
-	c.send(c.cfg.Queue, string(body), nil, now)
+	w.send(w.cfg.Queue, string(body), nil, now)
 }
 
-func (c *Cloud) instanceARN(m *machine) string { return c.cfg.arn("ec2", "instance/"+m.id()) }
+func (w *world) instanceARN(m *machine) string { return w.cfg.arn("ec2", "instance/"+m.id()) }
 
-func (c *Cloud) stateChanged(m *machine, name ec2types.InstanceStateName, now time.Time) {
-	c.deliver("aws.ec2", "EC2 Instance State-change Notification", []string{c.instanceARN(m)},
+func (w *world) stateChanged(m *machine, name ec2types.InstanceStateName, now time.Time) {
+	w.deliver("aws.ec2", "EC2 Instance State-change Notification", []string{w.instanceARN(m)},
 		map[string]string{"instance-id": m.id(), "state": string(name)}, now)
 }
 
-func (c *Cloud) spotWarning(m *machine, now time.Time) {
-	c.deliver("aws.ec2", "EC2 Spot Instance Interruption Warning", []string{c.instanceARN(m)},
+func (w *world) spotWarning(m *machine, now time.Time) {
+	w.deliver("aws.ec2", "EC2 Spot Instance Interruption Warning", []string{w.instanceARN(m)},
 		map[string]string{"instance-id": m.id(), "instance-action": "terminate"}, now)
 }
 
-func (c *Cloud) rebalance(m *machine, now time.Time) {
-	c.deliver("aws.ec2", "EC2 Instance Rebalance Recommendation", []string{c.instanceARN(m)},
+func (w *world) rebalance(m *machine, now time.Time) {
+	w.deliver("aws.ec2", "EC2 Instance Rebalance Recommendation", []string{w.instanceARN(m)},
 		map[string]string{"instance-id": m.id()}, now)
 }
 
-func (c *Cloud) schedule(m *machine, code ec2types.EventCode, notBefore, now time.Time) {
+func (w *world) schedule(m *machine, code ec2types.EventCode, notBefore, now time.Time) {
 	text := "The instance is scheduled for " + string(code)
-	id := c.newID("instance-event")
+	id := w.newID("instance-event")
 	m.Events = append(m.Events, ec2types.InstanceStatusEvent{Code: code, Description: &text, InstanceEventId: &id, NotBefore: &notBefore})
-	c.deliver("aws.health", "AWS Health Event", []string{m.id()}, map[string]any{
-		"eventArn":          "arn:aws:health:" + c.cfg.Region + "::event/EC2/" + healthCode(code) + "/" + id,
+	w.deliver("aws.health", "AWS Health Event", []string{m.id()}, map[string]any{
+		"eventArn":          "arn:aws:health:" + w.cfg.Region + "::event/EC2/" + healthCode(code) + "/" + id,
 		"service":           "EC2",
 		"eventTypeCode":     healthCode(code),
 		"eventTypeCategory": "scheduledChange",
@@ -71,8 +71,8 @@ func healthCode(code ec2types.EventCode) string {
 
 // ReservationWarning tells that a machine in a capacity reservation is about to be interrupted.
 func (c *Cloud) ReservationWarning(ids ...string) error {
-	return c.each(ids, func(c *Cloud, m *machine, now time.Time) {
-		c.deliver("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", []string{c.instanceARN(m)},
+	return c.each(ids, func(w *world, m *machine, now time.Time) {
+		w.deliver("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", []string{w.instanceARN(m)},
 			map[string]string{"instance-id": m.id(), "instance-action": "terminate"}, now)
 	})
 }
@@ -81,5 +81,5 @@ func (c *Cloud) ReservationWarning(ids ...string) error {
 func (c *Cloud) SendRaw(body string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.send(c.cfg.Queue, body, nil, time.Now())
+	c.world.send(c.world.cfg.Queue, body, nil, time.Now())
 }

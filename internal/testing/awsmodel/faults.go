@@ -101,57 +101,57 @@ func (f Faults) depth(p pool) int {
 func (c *Cloud) Faults() Faults {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.faults.clone()
+	return c.world.faults.clone()
 }
 
 // SetFaults changes the switches. A rule that cannot be parsed changes nothing.
 func (c *Cloud) SetFaults(change func(*Faults)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := c.faults.clone()
+	next := c.world.faults.clone()
 	change(&next)
 	if err := next.validate(); err != nil {
 		return err
 	}
-	before := c.faults
-	c.faults = next
+	before := c.world.faults
+	c.world.faults = next
 	c.buckets = map[string]*bucket{}
 	now := time.Now()
-	c.advance(now)
+	c.world.advance(now)
 	for _, z := range next.ZonesDown {
 		if !slices.Contains(before.ZonesDown, z) {
-			c.inZone(z, (*Cloud).hush)
+			c.world.inZone(z, (*world).hush)
 		}
 	}
 	for _, z := range before.ZonesDown {
 		if !slices.Contains(next.ZonesDown, z) {
-			c.inZone(z, (*Cloud).speak)
+			c.world.inZone(z, (*world).speak)
 		}
 	}
 	if next.SpotInterruptionsPerHour != before.SpotInterruptionsPerHour {
-		c.drawInterruptions(now)
+		c.world.drawInterruptions(now)
 	}
-	c.changed()
+	c.world.changed()
 	return nil
 }
 
 // draw returns a number below one. It follows from the seed, from what is drawn about, and from how often that was:
 // what happens to others in the meantime, or in which order the calls of one moment come, makes no difference.
-func (c *Cloud) draw(about string) float64 {
-	c.lots[about]++
-	return unit(fmt.Sprint(c.cfg.Seed, c.lots[about], about))
+func (w *world) draw(about string) float64 {
+	w.lots[about]++
+	return unit(fmt.Sprint(w.cfg.Seed, w.lots[about], about))
 }
 
 // profiles is the random draw for all instance profiles: their names cannot be foretold.
 const profiles = "instance profiles"
 
 // chance is true in the given share of cases.
-func (c *Cloud) chance(about string, share float64) bool { return share > 0 && c.draw(about) < share }
+func (w *world) chance(about string, share float64) bool { return share > 0 && w.draw(about) < share }
 
 // lag draws for how long a change may stay unseen.
-func (c *Cloud) lag(about string) time.Duration {
-	if c.faults.LagMillis <= 0 {
+func (w *world) lag(about string) time.Duration {
+	if w.faults.LagMillis <= 0 {
 		return 0
 	}
-	return time.Duration(c.draw("lag of "+about)*float64(c.faults.LagMillis+1)) * time.Millisecond
+	return time.Duration(w.draw("lag of "+about)*float64(w.faults.LagMillis+1)) * time.Millisecond
 }

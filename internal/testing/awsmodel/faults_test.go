@@ -26,11 +26,11 @@ import (
 )
 
 // once is a client that does not try again.
-func (w *world) once() *ec2.Client {
+func (w *harness) once() *ec2.Client {
 	return ec2.NewFromConfig(w.AWSConfig(), func(o *ec2.Options) { o.RetryMaxAttempts = 1 })
 }
 
-func (w *world) set(t *testing.T, change func(*Faults)) {
+func (w *harness) set(t *testing.T, change func(*Faults)) {
 	t.Helper()
 	if err := w.SetFaults(change); err != nil {
 		t.Fatal(err)
@@ -39,33 +39,33 @@ func (w *world) set(t *testing.T, change func(*Faults)) {
 
 func TestBucketsAreEC2s(t *testing.T) {
 	for name, tc := range map[string]struct {
-		call     func(t *testing.T, w *world, c *ec2.Client) error
+		call     func(t *testing.T, w *harness, c *ec2.Client) error
 		burst    int // calls that pass at once
 		inSecond int // further calls that pass one second later
 	}{
-		"a filtered describe": {func(t *testing.T, w *world, c *ec2.Client) error {
+		"a filtered describe": {func(t *testing.T, w *harness, c *ec2.Client) error {
 			_, err := c.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{MaxResults: aws.Int32(1000)})
 			return err
 		}, 100, 20},
-		"a describe of everything": {func(t *testing.T, w *world, c *ec2.Client) error {
+		"a describe of everything": {func(t *testing.T, w *harness, c *ec2.Client) error {
 			_, err := c.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{})
 			return err
 		}, 50, 10},
-		"a mutation": {func(t *testing.T, w *world, c *ec2.Client) error {
+		"a mutation": {func(t *testing.T, w *harness, c *ec2.Client) error {
 			_, err := c.DeleteLaunchTemplate(t.Context(), &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: aws.String("nobody")})
 			return err
 		}, 50, 5},
-		"CreateTags, which has its own": {func(t *testing.T, w *world, c *ec2.Client) error {
+		"CreateTags, which has its own": {func(t *testing.T, w *harness, c *ec2.Client) error {
 			_, err := c.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{"i-0"}, Tags: tagList("a", "b")})
 			return err
 		}, 100, 10},
-		"RunInstances, the tightest": {func(t *testing.T, w *world, c *ec2.Client) error {
+		"RunInstances, the tightest": {func(t *testing.T, w *harness, c *ec2.Client) error {
 			_, err := c.RunInstances(t.Context(), &ec2.RunInstancesInput{MinCount: aws.Int32(1), MaxCount: aws.Int32(1), ImageId: aws.String("ami-0")})
 			return err
 		}, 5, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, Config{Faults: Faults{Throttle: true}}, func(t *testing.T, w *world) {
+			inWorld(t, Config{Faults: Faults{Throttle: true}}, func(t *testing.T, w *harness) {
 				client := w.once()
 				passed := func() int {
 					n := 0
@@ -89,7 +89,7 @@ func TestBucketsAreEC2s(t *testing.T) {
 }
 
 func TestMachinesHaveABucketOfTheirOwn(t *testing.T) {
-	inWorld(t, Config{Faults: Faults{Throttle: true, Buckets: map[string]Bucket{"ec2:RunInstances/instances": {Size: 3, PerSecond: 1}}}}, func(t *testing.T, w *world) {
+	inWorld(t, Config{Faults: Faults{Throttle: true, Buckets: map[string]Bucket{"ec2:RunInstances/instances": {Size: 3, PerSecond: 1}}}}, func(t *testing.T, w *harness) {
 		in := w.fleetOf(t, w.prepare(t, al2023), odTarget, 5, "m5.large/us-east-1a")
 		out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), in))
 		if len(out.Instances[0].InstanceIds) != 3 || len(out.Errors) != 1 || *out.Errors[0].ErrorCode != "RequestLimitExceeded" {
@@ -99,7 +99,7 @@ func TestMachinesHaveABucketOfTheirOwn(t *testing.T) {
 }
 
 func TestThrottledCallsSucceedWhenTheClientTriesAgain(t *testing.T) {
-	inWorld(t, Config{Faults: Faults{Buckets: map[string]Bucket{"ssm:GetParameter": {Size: 1, PerSecond: 5}}}}, func(t *testing.T, w *world) {
+	inWorld(t, Config{Faults: Faults{Buckets: map[string]Bucket{"ssm:GetParameter": {Size: 1, PerSecond: 5}}}}, func(t *testing.T, w *harness) {
 		client := ssm.NewFromConfig(w.AWSConfig())
 		for range 3 {
 			must[*ssm.GetParameterOutput](t)(client.GetParameter(t.Context(), &ssm.GetParameterInput{
@@ -110,7 +110,7 @@ func TestThrottledCallsSucceedWhenTheClientTriesAgain(t *testing.T) {
 }
 
 func TestALostAnswerIsOfACallThatWasCarriedOut(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		in := w.fleetOf(t, w.prepare(t, al2023), odTarget, 1, "m5.large/us-east-1a")
 		w.set(t, func(f *Faults) { f.LostAnswers = 1 })
 		in.ClientToken = aws.String("lost")
@@ -130,7 +130,7 @@ func TestALostAnswerIsOfACallThatWasCarriedOut(t *testing.T) {
 }
 
 func TestDescribeLagsBehindForAWhile(t *testing.T) {
-	inWorld(t, Config{Faults: Faults{LagMillis: 10000}, Seed: 3}, func(t *testing.T, w *world) {
+	inWorld(t, Config{Faults: Faults{LagMillis: 10000}, Seed: 3}, func(t *testing.T, w *harness) {
 		var name string
 		w.set(t, func(f *Faults) { f.LagMillis = 0 })
 		name = w.prepare(t, al2023)
@@ -153,7 +153,7 @@ func TestDescribeLagsBehindForAWhile(t *testing.T) {
 }
 
 func TestFailuresAreInjected(t *testing.T) {
-	inWorld(t, Config{Faults: Faults{Fail: map[string]Failure{"ec2:Describe*": {Code: "InternalError", Message: "An internal error has occurred", Status: 500}}}}, func(t *testing.T, w *world) {
+	inWorld(t, Config{Faults: Faults{Fail: map[string]Failure{"ec2:Describe*": {Code: "InternalError", Message: "An internal error has occurred", Status: 500}}}}, func(t *testing.T, w *harness) {
 		_, err := w.once().DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{})
 		if code(err) != "InternalError" {
 			t.Errorf("error %v", err)
@@ -165,7 +165,7 @@ func TestFailuresAreInjected(t *testing.T) {
 }
 
 func TestLatencyDelaysAnswers(t *testing.T) {
-	inWorld(t, Config{Faults: Faults{LatencyMillis: 1000}}, func(t *testing.T, w *world) {
+	inWorld(t, Config{Faults: Faults{LatencyMillis: 1000}}, func(t *testing.T, w *harness) {
 		start := time.Now()
 		must[*ec2.DescribeSubnetsOutput](t)(w.ec2.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{}))
 		if took := time.Since(start); took < 500*time.Millisecond || took > 1500*time.Millisecond {
@@ -175,7 +175,7 @@ func TestLatencyDelaysAnswers(t *testing.T) {
 }
 
 // messages receives everything that is in the queue, as detail-type and state.
-func (w *world) messages(t *testing.T) []string {
+func (w *harness) messages(t *testing.T) []string {
 	t.Helper()
 	client := sqs.NewFromConfig(w.AWSConfig())
 	url := must[*sqs.GetQueueUrlOutput](t)(client.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: aws.String("demo")})).QueueUrl
@@ -203,7 +203,7 @@ func count(list []string, part string) int {
 }
 
 func TestSpotInterruptionGivesNoticeAndTakesTheMachine(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, w.prepare(t, al2023), spotTarget, 1, "m5.large/us-east-1a")))
 		id := out.Instances[0].InstanceIds[0]
 		time.Sleep(time.Minute)
@@ -230,7 +230,7 @@ func TestSpotInterruptionGivesNoticeAndTakesTheMachine(t *testing.T) {
 }
 
 func TestSpotInterruptionsComeAtTheirRate(t *testing.T) {
-	inWorld(t, Config{Faults: Faults{SpotInterruptionsPerHour: 1}, Seed: 7}, func(t *testing.T, w *world) {
+	inWorld(t, Config{Faults: Faults{SpotInterruptionsPerHour: 1}, Seed: 7}, func(t *testing.T, w *harness) {
 		name := w.prepare(t, al2023)
 		must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, name, spotTarget, 100, "m5.large/us-east-1a")))
 		must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, name, odTarget, 10, "m5.large/us-east-1a")))
@@ -250,7 +250,7 @@ func TestSpotInterruptionsComeAtTheirRate(t *testing.T) {
 }
 
 func TestWhatHealthAndStatusTell(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, w.prepare(t, al2023), odTarget, 3, "m5.large/us-east-1a")))
 		ids := out.Instances[0].InstanceIds
 		time.Sleep(time.Minute)
@@ -287,7 +287,7 @@ func TestWhatHealthAndStatusTell(t *testing.T) {
 }
 
 func TestAZoneGoesSilentAndComesBack(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, w.prepare(t, al2023), odTarget, 2, "m5.large/us-east-1a")))
 		time.Sleep(time.Minute)
 		w.set(t, func(f *Faults) { f.ZonesDown = []string{"us-east-1a"} })
@@ -304,7 +304,7 @@ func TestAZoneGoesSilentAndComesBack(t *testing.T) {
 }
 
 func TestDeadOnArrival(t *testing.T) {
-	inWorld(t, Config{Faults: Faults{DeadOnArrival: 1}}, func(t *testing.T, w *world) {
+	inWorld(t, Config{Faults: Faults{DeadOnArrival: 1}}, func(t *testing.T, w *harness) {
 		must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, w.prepare(t, al2023), odTarget, 1, "m5.large/us-east-1a")))
 		time.Sleep(time.Hour)
 		if len(w.joins()) != 0 || count(w.Machines()[0].Console, "kernel panic") != 1 {
@@ -314,7 +314,7 @@ func TestDeadOnArrival(t *testing.T) {
 }
 
 func TestWrongUserDataShowsOnTheConsole(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, w.prepare(t, strings.Replace(al2023, "name: demo", "name: other", 1)), odTarget, 1, "m5.large/us-east-1a")))
 		time.Sleep(time.Hour)
 		got := must[*ec2.GetConsoleOutputOutput](t)(w.ec2.GetConsoleOutput(t.Context(), &ec2.GetConsoleOutputInput{InstanceId: &out.Instances[0].InstanceIds[0]}))
@@ -327,7 +327,7 @@ func TestWrongUserDataShowsOnTheConsole(t *testing.T) {
 func TestSnapshotKeepsTheWorld(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "world.json")
 	var id string
-	inWorld(t, Config{Snapshot: file}, func(t *testing.T, w *world) {
+	inWorld(t, Config{Snapshot: file}, func(t *testing.T, w *harness) {
 		out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, w.prepare(t, al2023), spotTarget, 1, "m5.large/us-east-1a")))
 		id = out.Instances[0].InstanceIds[0]
 		time.Sleep(time.Minute)
@@ -335,7 +335,7 @@ func TestSnapshotKeepsTheWorld(t *testing.T) {
 	if _, err := os.Stat(file); err != nil {
 		t.Fatal(err)
 	}
-	inWorld(t, Config{Snapshot: file}, func(t *testing.T, w *world) {
+	inWorld(t, Config{Snapshot: file}, func(t *testing.T, w *harness) {
 		synctest.Wait()
 		if len(w.joins()) != 1 || w.joins()[0].InstanceID != id || w.joins()[0].Capacity.Cpu().Value() != 2 {
 			t.Errorf("joins after the restart: %+v, want %s", w.joins(), id)
@@ -352,7 +352,7 @@ func TestSnapshotKeepsTheWorld(t *testing.T) {
 }
 
 func TestSwitchesOverHTTP(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		do := func(method, path, body string) (int, string) {
 			rec := httptest.NewRecorder()
 			w.Handler().ServeHTTP(rec, httptest.NewRequest(method, path, strings.NewReader(body)))
@@ -422,7 +422,7 @@ func TestOthersDoNotChangeWhatHappens(t *testing.T) {
 			LatencyMillis: 200, LagMillis: 5000, DeadOnArrival: 0.3, SpotInterruptionsPerHour: 10,
 			Fail: map[string]Failure{"ec2:CreateTags": {Code: "Unavailable", Share: 0.5}, "ec2:DescribeSecurityGroups": {Code: "Unavailable", Share: 0.5}},
 		}
-		inWorld(t, Config{Seed: 5}, func(t *testing.T, w *world) {
+		inWorld(t, Config{Seed: 5}, func(t *testing.T, w *harness) {
 			template := w.prepare(t, al2023)
 			w.set(t, func(f *Faults) { *f = faults })
 			for range 4 {

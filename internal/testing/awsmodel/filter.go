@@ -3,6 +3,7 @@ package awsmodel
 import (
 	"cmp"
 	"encoding/base64"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -29,6 +30,35 @@ func matches[T any](want []ec2types.Filter, item T, known filters[T], tags []ec2
 		}
 	}
 	return true, nil
+}
+
+// EC2's limits for the filters of a call, and for the values of all of them.
+const (
+	maxFilters   = 50
+	filterValues = 200
+)
+
+// checkFilters refuses a call with too many filters or values of filters, and a filter without values.
+func checkFilters(in any) error {
+	f := reflect.ValueOf(in).Elem().FieldByName("Filters")
+	if !f.IsValid() {
+		return nil
+	}
+	list, _ := f.Interface().([]ec2types.Filter)
+	n := 0
+	for _, f := range list {
+		if len(f.Values) == 0 {
+			return refuse("InvalidParameterValue", "The filter '%s' has no values", aws.ToString(f.Name))
+		}
+		n += len(f.Values)
+	}
+	if len(list) > maxFilters {
+		return refuse("FilterLimitExceeded", "The maximum number of filters specified on a single call is %d", maxFilters)
+	}
+	if n > filterValues {
+		return refuse("FilterLimitExceeded", "The maximum number of filter values specified on a single call is %d", filterValues)
+	}
+	return nil
 }
 
 func valuesOf[T any](name string, item T, known filters[T], tags []ec2types.Tag) ([]string, error) {

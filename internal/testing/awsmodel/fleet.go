@@ -26,20 +26,30 @@ type choice struct {
 	lifecycle ec2types.InstanceLifecycle
 }
 
-func (c *call) createFleet(in *ec2.CreateFleetInput) (*ec2.CreateFleetOutput, error) {
-	return idempotent(c, in.ClientToken, in, func() (*ec2.CreateFleetOutput, error) { return c.fleet(in) })
+func createFleet(c *call, in *ec2.CreateFleetInput) (*ec2.CreateFleetOutput, error) {
+	return idempotent(c, in.ClientToken, in, func() (*ec2.CreateFleetOutput, error) { return fleet(c, in) })
 }
 
-func (c *call) fleet(in *ec2.CreateFleetInput) (*ec2.CreateFleetOutput, error) {
+func fleet(c *call, in *ec2.CreateFleetInput) (*ec2.CreateFleetOutput, error) {
 	capacityType, want, err := checkFleet(in)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkTagSpecs(in.TagSpecifications); err != nil {
+	if err := checkTagSpecs(in.TagSpecifications, append(machineTags, ec2types.ResourceTypeFleet)...); err != nil {
 		return nil, err
 	}
-	id := c.newID("fleet")
-	choices, err := c.choices(in, capacityType, id)
+	for _, l := range in.LaunchTemplateConfigs {
+		if ref := l.LaunchTemplateSpecification; ref != nil {
+			if _, err := findTemplate(c, ref.LaunchTemplateId, ref.LaunchTemplateName); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := checkOverrides(c, in.LaunchTemplateConfigs); err != nil {
+		return nil, err
+	}
+	id := c.world.newID("fleet")
+	choices, err := choices(c, in, capacityType, id)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +57,7 @@ func (c *call) fleet(in *ec2.CreateFleetInput) (*ec2.CreateFleetOutput, error) {
 		return nil, dryRunSucceeded()
 	}
 	rank(choices, strategy(in, capacityType), want)
-	c.fulfil(choices, want)
+	fulfil(c, choices, want)
 	return &ec2.CreateFleetOutput{FleetId: &id, Instances: instancesOf(choices), Errors: errorsOf(choices)}, nil
 }
 
@@ -63,16 +73,8 @@ func checkFleet(in *ec2.CreateFleetInput) (capacityType string, want int, err er
 	if t.OnDemandTargetCapacity != nil || t.SpotTargetCapacity != nil || t.TargetCapacityUnitType != "" {
 		return "", 0, refuse("UnsupportedOperation", "The model knows only a total target capacity, in machines.")
 	}
-	overrides := 0
-	for _, l := range in.LaunchTemplateConfigs {
-		overrides += len(l.Overrides)
-	}
-	if len(in.LaunchTemplateConfigs) == 0 || overrides == 0 {
-		return "", 0, refuse("MissingParameter", "The fleet request needs a launch template and overrides.")
-	}
-	if n := len(in.LaunchTemplateConfigs); n > maxTemplates {
-		return "", 0, refuse("InvalidParameterValue",
-			"The fleet request has %d launch template configs, at most %d are allowed.", n, maxTemplates)
+	if err := checkStrategies(in); err != nil {
+		return "", 0, err
 	}
 	switch t.DefaultTargetCapacityType {
 	case ec2types.DefaultTargetCapacityTypeSpot:
@@ -80,7 +82,7 @@ func checkFleet(in *ec2.CreateFleetInput) (capacityType string, want int, err er
 	case ec2types.DefaultTargetCapacityTypeOnDemand:
 		return onDemand, int(*t.TotalTargetCapacity), nil
 	case ec2types.DefaultTargetCapacityTypeCapacityBlock:
-		if len(in.LaunchTemplateConfigs) > 1 || overrides > 1 || in.ReservedCapacityOptions != nil {
+		if len(in.LaunchTemplateConfigs) > 1 || countOverrides(in.LaunchTemplateConfigs) > 1 || in.ReservedCapacityOptions != nil {
 			return "", 0, refuse("InvalidParameterCombination",
 				"A fleet of type capacity-block takes one launch template with one instance type, and no options for reserved capacity.")
 		}
@@ -96,16 +98,71 @@ func checkFleet(in *ec2.CreateFleetInput) (capacityType string, want int, err er
 	return "", 0, refuse("UnsupportedOperation", "The model has no target capacity type %q.", t.DefaultTargetCapacityType)
 }
 
+// checkStrategies refuses allocation strategies that EC2 does not have.
+func checkStrategies(in *ec2.CreateFleetInput) error {
+	unknown := ""
+	if o := in.SpotOptions; o != nil && o.AllocationStrategy != "" &&
+		!slices.Contains(o.AllocationStrategy.Values(), o.AllocationStrategy) {
+		unknown = string(o.AllocationStrategy)
+	}
+	if o := in.OnDemandOptions; o != nil && o.AllocationStrategy != "" &&
+		!slices.Contains(o.AllocationStrategy.Values(), o.AllocationStrategy) {
+		unknown = string(o.AllocationStrategy)
+	}
+	if unknown != "" {
+		return refuse("InvalidParameterValue", "Allocation strategy '%s' is invalid", unknown)
+	}
+	return nil
+}
+
+func countOverrides(configs []ec2types.FleetLaunchTemplateConfigRequest) int {
+	n := 0
+	for _, l := range configs {
+		n += len(l.Overrides)
+	}
+	return n
+}
+
+// checkOverrides refuses a fleet without overrides, with too many templates, and with a type twice in a zone.
+func checkOverrides(c *call, configs []ec2types.FleetLaunchTemplateConfigRequest) error {
+	n := countOverrides(configs)
+	switch {
+	case n == 0:
+		return refuse("MissingParameter", "The fleet request needs a launch template and overrides.")
+	case len(configs) > maxTemplates:
+		return refuse("InvalidParameterValue",
+			"The fleet request has %d launch template configs, at most %d are allowed.", len(configs), maxTemplates)
+	}
+	type place struct {
+		instanceType ec2types.InstanceType
+		zone         string
+	}
+	seen := map[place]bool{}
+	for _, l := range configs {
+		for _, o := range l.Overrides {
+			p := place{o.InstanceType, aws.ToString(o.AvailabilityZone)}
+			if s, ok := c.world.subnet(aws.ToString(o.SubnetId)); ok {
+				p.zone = aws.ToString(s.Subnet.AvailabilityZone)
+			}
+			if seen[p] {
+				return refuse("InvalidFleetConfig", "The fleet configuration contains duplicate instance pools.")
+			}
+			seen[p] = true
+		}
+	}
+	return nil
+}
+
 // choices resolves every override. A template that does not exist fails the call; anything else fails only its override.
-func (c *call) choices(in *ec2.CreateFleetInput, capacityType, fleet string) ([]*choice, error) {
-	used := c.used()
+func choices(c *call, in *ec2.CreateFleetInput, capacityType, fleet string) ([]*choice, error) {
+	used := c.world.used()
 	var out []*choice
 	for _, l := range in.LaunchTemplateConfigs {
 		ref := l.LaunchTemplateSpecification
 		if ref == nil {
 			return nil, refuse("MissingParameter", "A launch template config names no launch template.")
 		}
-		t, err := c.findTemplate(ref.LaunchTemplateId, ref.LaunchTemplateName)
+		t, err := findTemplate(c, ref.LaunchTemplateId, ref.LaunchTemplateName)
 		if err != nil {
 			return nil, err
 		}
@@ -138,8 +195,8 @@ func (c *call) choices(in *ec2.CreateFleetInput, capacityType, fleet string) ([]
 			if k.err == nil {
 				k.spec.tags, k.spec.template, k.spec.version, k.spec.fleet = in.TagSpecifications, t, n, fleet
 				k.spec.token, k.spec.context = fleet, aws.ToString(in.Context)
-				k.price = c.price(k.spec.pool)
-				k.room = c.roomIn(k.spec, used)
+				k.price = price(c, k.spec.pool)
+				k.room = roomIn(c, k.spec, used)
 			}
 			out = append(out, k)
 		}
@@ -160,12 +217,12 @@ func targetOf(m ec2types.MarketType) ec2types.DefaultTargetCapacityType {
 
 var fleetOverrides = []string{"InstanceType", "SubnetId", "AvailabilityZone", "ImageId", "Priority"}
 
-func (c *call) price(p pool) float64 {
+func price(c *call, p pool) float64 {
 	if p.capacityType == spot {
-		price, _ := c.spotPriceAt(p.instanceType, p.zone, c.now)
+		price, _ := c.world.spotPriceAt(p.instanceType, p.zone, c.now)
 		return price
 	}
-	return c.data.onDemand(p)
+	return c.world.data.onDemand(p)
 }
 
 // strategy is the allocation strategy that counts for the fleet's capacity type.
@@ -211,8 +268,8 @@ func rank(choices []*choice, strategy string, want int) {
 }
 
 // fulfil launches up to want machines, choice by choice. Choices that are tried and cannot give what is asked get an error.
-func (c *call) fulfil(choices []*choice, want int) {
-	granted := c.admitMachines("ec2:RunInstances", want, c.now)
+func fulfil(c *call, choices []*choice, want int) {
+	granted := c.cloud.admitMachines("ec2:RunInstances", want, c.now)
 	for _, k := range choices {
 		if want == 0 {
 			break
@@ -222,7 +279,7 @@ func (c *call) fulfil(choices []*choice, want int) {
 				k.err = throttled("ec2")
 				break
 			}
-			if k.err = c.capacity(k.spec); k.err != nil {
+			if k.err = capacity(c, k.spec); k.err != nil {
 				break
 			}
 			m, err := c.make(k.spec)
@@ -238,11 +295,11 @@ func (c *call) fulfil(choices []*choice, want int) {
 }
 
 // capacity says why a pool gives no further machine, nil if it does.
-func (c *call) capacity(s *spec) error {
-	if err := c.quota(s); err != nil {
+func capacity(c *call, s *spec) error {
+	if err := quota(c, s); err != nil {
 		return err
 	}
-	if err := c.crowded(s); err != nil {
+	if err := crowded(c, s); err != nil {
 		return err
 	}
 	if s.reservation != nil {
@@ -256,7 +313,7 @@ func (c *call) capacity(s *spec) error {
 		return refuseWith(500, "InsufficientInstanceCapacity",
 			"There is not enough capacity on the Outpost to launch or start the instance of type %s.", s.facts.Name)
 	}
-	if c.room(s) == 0 {
+	if room(c, s) == 0 {
 		return insufficient(s)
 	}
 	return nil
@@ -275,15 +332,15 @@ func insufficient(s *spec) *fault {
 const plenty = 1 << 30
 
 // room is how many machines the pool of s still gives.
-func (c *call) room(s *spec) int {
-	if n := c.roomIn(s, c.used()); n != endless {
+func room(c *call, s *spec) int {
+	if n := roomIn(c, s, c.world.used()); n != endless {
 		return n
 	}
 	return plenty
 }
 
-func (c *call) roomIn(s *spec, used map[pool]int) int {
-	depth := c.faults.depth(s.pool)
+func roomIn(c *call, s *spec, used map[pool]int) int {
+	depth := c.world.faults.depth(s.pool)
 	if depth == endless {
 		return endless
 	}
@@ -291,18 +348,18 @@ func (c *call) roomIn(s *spec, used map[pool]int) int {
 }
 
 // quota keeps the account's limits of processors.
-func (c *call) quota(s *spec) error {
-	limit, code := c.faults.OnDemandVCPUs, "VcpuLimitExceeded"
+func quota(c *call, s *spec) error {
+	limit, code := c.world.faults.OnDemandVCPUs, "VcpuLimitExceeded"
 	if s.pool.capacityType == spot {
-		limit, code = c.faults.SpotVCPUs, "MaxSpotInstanceCountExceeded"
+		limit, code = c.world.faults.SpotVCPUs, "MaxSpotInstanceCountExceeded"
 	}
 	if limit == 0 {
 		return nil
 	}
 	total := s.facts.VCPU.Default
-	for _, m := range c.st.Machines {
+	for _, m := range c.world.st.Machines {
 		if m.alive() && (m.Pool.capacityType == spot) == (s.pool.capacityType == spot) {
-			total += c.data.facts[m.Pool.instanceType].VCPU.Default
+			total += c.world.data.facts[m.Pool.instanceType].VCPU.Default
 		}
 	}
 	if total <= limit {

@@ -30,8 +30,8 @@ func noSuchEntity(kind, name string) *fault {
 	return refuseWith(http.StatusNotFound, "NoSuchEntity", "%s %s cannot be found.", kind, name)
 }
 
-func (c *call) findProfile(name *string) (*profile, error) {
-	p, ok := c.st.Profiles[aws.ToString(name)]
+func findProfile(c *call, name *string) (*profile, error) {
+	p, ok := c.world.st.Profiles[aws.ToString(name)]
 	if !ok {
 		return nil, noSuchEntity("Instance Profile", aws.ToString(name))
 	}
@@ -39,16 +39,16 @@ func (c *call) findProfile(name *string) (*profile, error) {
 }
 
 // tell returns a profile as IAM shows it.
-func (c *Cloud) tell(p *profile) iamtypes.InstanceProfile {
+func (w *world) tell(p *profile) iamtypes.InstanceProfile {
 	out := p.Profile
 	out.Roles = []iamtypes.Role{}
-	if r, ok := c.st.Roles[p.Role]; ok {
+	if r, ok := w.st.Roles[p.Role]; ok {
 		out.Roles = append(out.Roles, *r)
 	}
 	return out
 }
 
-func (c *call) createInstanceProfile(in *iam.CreateInstanceProfileInput) (*iam.CreateInstanceProfileOutput, error) {
+func createInstanceProfile(c *call, in *iam.CreateInstanceProfileInput) (*iam.CreateInstanceProfileOutput, error) {
 	name, path := aws.ToString(in.InstanceProfileName), aws.ToString(in.Path)
 	if path == "" {
 		path = "/"
@@ -61,36 +61,37 @@ func (c *call) createInstanceProfile(in *iam.CreateInstanceProfileInput) (*iam.C
 		return nil, refuse("ValidationError", "The specified value for path is invalid. It must begin and end with / "+
 			"and contain only alphanumeric characters and/or / characters.")
 	}
-	if _, ok := c.st.Profiles[name]; ok {
+	if _, ok := c.world.st.Profiles[name]; ok {
 		return nil, refuseWith(http.StatusConflict, "EntityAlreadyExists", "Instance Profile %s already exists.", name)
 	}
 	if len(in.Tags) > maxTags {
 		return nil, refuseWith(http.StatusConflict, "LimitExceeded", "The number of tags has reached the maximum limit.")
 	}
-	p := &profile{Hidden: c.now.Add(c.lag(profiles)), Profile: iamtypes.InstanceProfile{
+	p := &profile{Hidden: c.now.Add(c.world.lag(profiles)), Profile: iamtypes.InstanceProfile{
 		InstanceProfileName: &name, Path: &path, InstanceProfileId: aws.String("AIPA" + strings.ToUpper(fmt.Sprintf("%016x", hash(name)))),
-		Arn: aws.String(c.cfg.arn("iam", "instance-profile"+path+name)), CreateDate: aws.Time(c.now.Truncate(time.Second)), Tags: in.Tags,
+		Arn:        aws.String(c.world.cfg.arn("iam", "instance-profile"+path+name)),
+		CreateDate: aws.Time(c.now.Truncate(time.Second)), Tags: in.Tags,
 	}}
-	c.st.Profiles[name] = p
-	return &iam.CreateInstanceProfileOutput{InstanceProfile: copyOf(c.tell(p))}, nil
+	c.world.st.Profiles[name] = p
+	return &iam.CreateInstanceProfileOutput{InstanceProfile: copyOf(c.world.tell(p))}, nil
 }
 
-func (c *call) getInstanceProfile(in *iam.GetInstanceProfileInput) (*iam.GetInstanceProfileOutput, error) {
-	p, err := c.findProfile(in.InstanceProfileName)
+func getInstanceProfile(c *call, in *iam.GetInstanceProfileInput) (*iam.GetInstanceProfileOutput, error) {
+	p, err := findProfile(c, in.InstanceProfileName)
 	if err != nil {
 		return nil, err
 	}
-	if !c.sees(profiles, p.Hidden, c.now) {
+	if !c.world.sees(profiles, p.Hidden, c.now) {
 		return nil, noSuchEntity("Instance Profile", aws.ToString(in.InstanceProfileName))
 	}
-	return &iam.GetInstanceProfileOutput{InstanceProfile: copyOf(c.tell(p))}, nil
+	return &iam.GetInstanceProfileOutput{InstanceProfile: copyOf(c.world.tell(p))}, nil
 }
 
-func (c *call) listInstanceProfiles(in *iam.ListInstanceProfilesInput) (*iam.ListInstanceProfilesOutput, error) {
+func listInstanceProfiles(c *call, in *iam.ListInstanceProfilesInput) (*iam.ListInstanceProfilesOutput, error) {
 	var all []iamtypes.InstanceProfile
-	for _, p := range c.st.Profiles {
-		if strings.HasPrefix(*p.Profile.Path, aws.ToString(in.PathPrefix)) && c.sees(profiles, p.Hidden, c.now) {
-			shown := c.tell(p)
+	for _, p := range c.world.st.Profiles {
+		if strings.HasPrefix(*p.Profile.Path, aws.ToString(in.PathPrefix)) && c.world.sees(profiles, p.Hidden, c.now) {
+			shown := c.world.tell(p)
 			shown.Tags = nil // IAM tells tags only of single profiles
 			all = append(all, shown)
 		}
@@ -99,16 +100,16 @@ func (c *call) listInstanceProfiles(in *iam.ListInstanceProfilesInput) (*iam.Lis
 	return &iam.ListInstanceProfilesOutput{InstanceProfiles: out, Marker: next, IsTruncated: next != nil}, err
 }
 
-func (c *call) listInstanceProfileTags(in *iam.ListInstanceProfileTagsInput) (*iam.ListInstanceProfileTagsOutput, error) {
-	p, err := c.findProfile(in.InstanceProfileName)
+func listInstanceProfileTags(c *call, in *iam.ListInstanceProfileTagsInput) (*iam.ListInstanceProfileTagsOutput, error) {
+	p, err := findProfile(c, in.InstanceProfileName)
 	if err != nil {
 		return nil, err
 	}
 	return &iam.ListInstanceProfileTagsOutput{Tags: append([]iamtypes.Tag{}, p.Profile.Tags...)}, nil
 }
 
-func (c *call) tagInstanceProfile(in *iam.TagInstanceProfileInput) (*iam.TagInstanceProfileOutput, error) {
-	p, err := c.findProfile(in.InstanceProfileName)
+func tagInstanceProfile(c *call, in *iam.TagInstanceProfileInput) (*iam.TagInstanceProfileOutput, error) {
+	p, err := findProfile(c, in.InstanceProfileName)
 	if err != nil {
 		return nil, err
 	}
@@ -119,12 +120,12 @@ func (c *call) tagInstanceProfile(in *iam.TagInstanceProfileInput) (*iam.TagInst
 	return &iam.TagInstanceProfileOutput{}, nil
 }
 
-func (c *call) addRole(in *iam.AddRoleToInstanceProfileInput) (*iam.AddRoleToInstanceProfileOutput, error) {
-	p, err := c.findProfile(in.InstanceProfileName)
+func addRole(c *call, in *iam.AddRoleToInstanceProfileInput) (*iam.AddRoleToInstanceProfileOutput, error) {
+	p, err := findProfile(c, in.InstanceProfileName)
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := c.st.Roles[aws.ToString(in.RoleName)]; !ok {
+	if _, ok := c.world.st.Roles[aws.ToString(in.RoleName)]; !ok {
 		return nil, refuseWith(http.StatusNotFound, "NoSuchEntity", "The role with name %s cannot be found.", aws.ToString(in.RoleName))
 	}
 	if p.Role != "" {
@@ -134,8 +135,8 @@ func (c *call) addRole(in *iam.AddRoleToInstanceProfileInput) (*iam.AddRoleToIns
 	return &iam.AddRoleToInstanceProfileOutput{}, nil
 }
 
-func (c *call) removeRole(in *iam.RemoveRoleFromInstanceProfileInput) (*iam.RemoveRoleFromInstanceProfileOutput, error) {
-	p, err := c.findProfile(in.InstanceProfileName)
+func removeRole(c *call, in *iam.RemoveRoleFromInstanceProfileInput) (*iam.RemoveRoleFromInstanceProfileOutput, error) {
+	p, err := findProfile(c, in.InstanceProfileName)
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +147,8 @@ func (c *call) removeRole(in *iam.RemoveRoleFromInstanceProfileInput) (*iam.Remo
 	return &iam.RemoveRoleFromInstanceProfileOutput{}, nil
 }
 
-func (c *call) deleteInstanceProfile(in *iam.DeleteInstanceProfileInput) (*iam.DeleteInstanceProfileOutput, error) {
-	p, err := c.findProfile(in.InstanceProfileName)
+func deleteInstanceProfile(c *call, in *iam.DeleteInstanceProfileInput) (*iam.DeleteInstanceProfileOutput, error) {
+	p, err := findProfile(c, in.InstanceProfileName)
 	if err != nil {
 		return nil, err
 	}
@@ -155,37 +156,37 @@ func (c *call) deleteInstanceProfile(in *iam.DeleteInstanceProfileInput) (*iam.D
 		return nil, refuseWith(http.StatusConflict, "DeleteConflict",
 			"Cannot delete entity, must remove roles from instance profile first.")
 	}
-	delete(c.st.Profiles, *in.InstanceProfileName)
+	delete(c.world.st.Profiles, *in.InstanceProfileName)
 	return &iam.DeleteInstanceProfileOutput{}, nil
 }
 
-func (c *call) getRole(in *iam.GetRoleInput) (*iam.GetRoleOutput, error) {
-	r, ok := c.st.Roles[aws.ToString(in.RoleName)]
+func getRole(c *call, in *iam.GetRoleInput) (*iam.GetRoleOutput, error) {
+	r, ok := c.world.st.Roles[aws.ToString(in.RoleName)]
 	if !ok {
 		return nil, refuseWith(http.StatusNotFound, "NoSuchEntity", "The role with name %s cannot be found.", aws.ToString(in.RoleName))
 	}
 	return &iam.GetRoleOutput{Role: copyOf(*r)}, nil
 }
 
-func (c *call) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error) {
+func createRole(c *call, in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error) {
 	name := aws.ToString(in.RoleName)
-	if _, ok := c.st.Roles[name]; ok {
+	if _, ok := c.world.st.Roles[name]; ok {
 		return nil, refuseWith(http.StatusConflict, "EntityAlreadyExists", "Role with name %s already exists.", name)
 	}
-	c.addRoleNamed(name)
+	c.world.addRoleNamed(name)
 	if path := aws.ToString(in.Path); path != "" {
-		c.st.Roles[name].Path, c.st.Roles[name].Arn = &path, aws.String(c.cfg.arn("iam", "role"+path+name))
+		c.world.st.Roles[name].Path, c.world.st.Roles[name].Arn = &path, aws.String(c.world.cfg.arn("iam", "role"+path+name))
 	}
 	if trust := aws.ToString(in.AssumeRolePolicyDocument); trust != "" {
-		c.st.Roles[name].AssumeRolePolicyDocument = aws.String(url.QueryEscape(trust))
+		c.world.st.Roles[name].AssumeRolePolicyDocument = aws.String(url.QueryEscape(trust))
 	}
-	return &iam.CreateRoleOutput{Role: copyOf(*c.st.Roles[name])}, nil
+	return &iam.CreateRoleOutput{Role: copyOf(*c.world.st.Roles[name])}, nil
 }
 
-func (c *Cloud) addRoleNamed(name string) {
-	c.st.Roles[name] = &iamtypes.Role{
+func (w *world) addRoleNamed(name string) {
+	w.st.Roles[name] = &iamtypes.Role{
 		RoleName: &name, RoleId: aws.String("AROA" + strings.ToUpper(fmt.Sprintf("%016x", hash(name)))), Path: aws.String("/"),
-		Arn: aws.String(c.cfg.arn("iam", "role/"+name)), CreateDate: aws.Time(time.Now().Truncate(time.Second)),
+		Arn: aws.String(w.cfg.arn("iam", "role/"+name)), CreateDate: aws.Time(time.Now().Truncate(time.Second)),
 		AssumeRolePolicyDocument: aws.String("%7B%7D"),
 	}
 }
@@ -194,25 +195,25 @@ func (c *Cloud) addRoleNamed(name string) {
 func (c *Cloud) AddRole(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.addRoleNamed(name)
-	c.changed()
+	c.world.addRoleNamed(name)
+	c.world.changed()
 }
 
-func (c *call) listRoles(*iam.ListRolesInput) (*iam.ListRolesOutput, error) {
+func listRoles(c *call, _ *iam.ListRolesInput) (*iam.ListRolesOutput, error) {
 	out := &iam.ListRolesOutput{Roles: []iamtypes.Role{}}
-	for _, name := range slices.Sorted(maps.Keys(c.st.Roles)) {
-		out.Roles = append(out.Roles, *c.st.Roles[name])
+	for _, name := range slices.Sorted(maps.Keys(c.world.st.Roles)) {
+		out.Roles = append(out.Roles, *c.world.st.Roles[name])
 	}
 	return out, nil
 }
 
 // admitted reports whether a machine has a role at the time it boots. Which roles the cluster maps to nodes is not modelled
 // further: every role of the account is.
-func (c *Cloud) admitted(m *machine) bool {
+func (w *world) admitted(m *machine) bool {
 	if m.Now.IamInstanceProfile == nil {
 		return false
 	}
-	for _, p := range c.st.Profiles {
+	for _, p := range w.st.Profiles {
 		if aws.ToString(p.Profile.Arn) == aws.ToString(m.Now.IamInstanceProfile.Arn) {
 			return p.Role != ""
 		}
@@ -231,8 +232,8 @@ func (c *Cloud) Profiles() []Profile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []Profile
-	for _, name := range slices.Sorted(maps.Keys(c.st.Profiles)) {
-		p := c.st.Profiles[name]
+	for _, name := range slices.Sorted(maps.Keys(c.world.st.Profiles)) {
+		p := c.world.st.Profiles[name]
 		o := Profile{Name: name, Path: *p.Profile.Path, Role: p.Role, Tags: map[string]string{}}
 		for _, t := range p.Profile.Tags {
 			o.Tags[*t.Key] = *t.Value
@@ -242,37 +243,37 @@ func (c *Cloud) Profiles() []Profile {
 	return out
 }
 
-func (c *call) getCallerIdentity(*sts.GetCallerIdentityInput) (*sts.GetCallerIdentityOutput, error) {
-	return &sts.GetCallerIdentityOutput{Account: &c.cfg.Account, Arn: &c.who.arn,
+func getCallerIdentity(c *call, _ *sts.GetCallerIdentityInput) (*sts.GetCallerIdentityOutput, error) {
+	return &sts.GetCallerIdentityOutput{Account: &c.world.cfg.Account, Arn: &c.who.arn,
 		UserId: aws.String("AIDA" + strings.ToUpper(fmt.Sprintf("%016x", hash(c.who.arn))))}, nil
 }
 
-func (c *call) assumeRole(in *sts.AssumeRoleInput) (*sts.AssumeRoleOutput, error) {
-	cred, user := c.session(aws.ToString(in.RoleArn), aws.ToString(in.RoleSessionName))
+func assumeRole(c *call, in *sts.AssumeRoleInput) (*sts.AssumeRoleOutput, error) {
+	cred, user := session(c, aws.ToString(in.RoleArn), aws.ToString(in.RoleSessionName))
 	return &sts.AssumeRoleOutput{Credentials: cred, AssumedRoleUser: user}, nil
 }
 
-func (c *call) assumeRoleWithWebIdentity(in *sts.AssumeRoleWithWebIdentityInput) (*sts.AssumeRoleWithWebIdentityOutput, error) {
+func assumeRoleWithWebIdentity(c *call, in *sts.AssumeRoleWithWebIdentityInput) (*sts.AssumeRoleWithWebIdentityOutput, error) {
 	if aws.ToString(in.WebIdentityToken) == "" {
 		return nil, refuse("InvalidIdentityToken", "The web identity token that was passed is empty.")
 	}
-	cred, user := c.session(aws.ToString(in.RoleArn), aws.ToString(in.RoleSessionName))
+	cred, user := session(c, aws.ToString(in.RoleArn), aws.ToString(in.RoleSessionName))
 	return &sts.AssumeRoleWithWebIdentityOutput{Credentials: cred, AssumedRoleUser: user,
 		Audience: aws.String("sts.amazonaws.com"), SubjectFromWebIdentityToken: aws.String("system:serviceaccount")}, nil
 }
 
 // session gives credentials whose access key id stands for the role: a caller that Config.Identities lists under the
 // role's ARN gets that identity's rights.
-func (c *call) session(role, name string) (*ststypes.Credentials, *ststypes.AssumedRoleUser) {
+func session(c *call, role, name string) (*ststypes.Credentials, *ststypes.AssumedRoleUser) {
 	key := "ASIA" + strings.ToUpper(fmt.Sprintf("%016x", hash(role)))
-	if p := c.withARN(role); p != nil {
-		c.callers[key] = p
+	if p := c.world.withARN(role); p != nil {
+		c.world.callers[key] = p
 	}
 	short := role[strings.LastIndex(role, "/")+1:]
 	return &ststypes.Credentials{
 			AccessKeyId: &key, SecretAccessKey: aws.String("secret"), SessionToken: aws.String("session"),
 			Expiration: aws.Time(c.now.Add(time.Hour)),
 		}, &ststypes.AssumedRoleUser{
-			Arn: aws.String(c.cfg.arn("sts", "assumed-role/"+short+"/"+name)), AssumedRoleId: aws.String(key + ":" + name),
+			Arn: aws.String(c.world.cfg.arn("sts", "assumed-role/"+short+"/"+name)), AssumedRoleId: aws.String(key + ":" + name),
 		}
 }

@@ -31,7 +31,7 @@ type release struct {
 var releases = []release{{"20260715", "1.45.0"}, {"20260818", "1.46.0"}}
 
 // minors are the Kubernetes minors that images exist for.
-var minors = []string{"1.31", "1.32", "1.33", "1.34", "1.35", "1.36"}
+var minors = []string{"1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"}
 
 const (
 	amazonLinuxOwner  = "602401143452" // the account of EKS's images in most regions
@@ -40,49 +40,49 @@ const (
 )
 
 // publish adds a release's images, and points the public parameters at them.
-func (c *Cloud) publish(st *state, r release, at time.Time) {
+func publish(w *world, st *state, r release, at time.Time) {
 	for _, minor := range minors {
 		if minor <= "1.32" { // the last minor with Amazon Linux 2
-			c.publishAL2(st, r, minor, at)
+			publishAL2(w, st, r, minor, at)
 		}
-		c.publishAL2023(st, r, minor, at)
-		c.publishBottlerocket(st, r, minor, at)
-		c.publishWindows(st, r, minor, at)
+		publishAL2023(w, st, r, minor, at)
+		publishBottlerocket(w, st, r, minor, at)
+		publishWindows(w, st, r, minor, at)
 	}
 }
 
-func (c *Cloud) publishAL2(st *state, r release, minor string, at time.Time) {
+func publishAL2(w *world, st *state, r release, minor string, at time.Time) {
 	for _, v := range []struct{ node, path, arch string }{
 		{"amazon-eks-node", "amazon-linux-2", "x86_64"},
 		{"amazon-eks-arm64-node", "amazon-linux-2-arm64", "arm64"},
 		{"amazon-eks-gpu-node", "amazon-linux-2-gpu", "x86_64"},
 	} {
 		name := fmt.Sprintf("%s-%s-v%s", v.node, minor, r.date)
-		id := c.addImage(st, name, v.arch, amazonLinuxOwner, "/dev/xvda", 20, image{Family: boot.AL2, Kubernetes: minor}, at)
+		id := w.addImage(st, name, v.arch, amazonLinuxOwner, "/dev/xvda", 20, image{Family: boot.AL2, Kubernetes: minor}, at)
 		root := fmt.Sprintf("/aws/service/eks/optimized-ami/%s/%s/", minor, v.path)
 		st.put(root+"recommended/image_id", id, at)
 		st.put(root+name+"/image_id", id, at)
 	}
 }
 
-func (c *Cloud) publishAL2023(st *state, r release, minor string, at time.Time) {
+func publishAL2023(w *world, st *state, r release, minor string, at time.Time) {
 	for _, v := range []struct{ arch, variant string }{
 		{"x86_64", "standard"}, {"arm64", "standard"}, {"x86_64", "nvidia"}, {"arm64", "nvidia"}, {"x86_64", "neuron"},
 	} {
 		name := fmt.Sprintf("amazon-eks-node-al2023-%s-%s-%s-v%s", v.arch, v.variant, minor, r.date)
-		id := c.addImage(st, name, v.arch, amazonLinuxOwner, "/dev/xvda", 20, image{Family: boot.AL2023, Kubernetes: minor}, at)
+		id := w.addImage(st, name, v.arch, amazonLinuxOwner, "/dev/xvda", 20, image{Family: boot.AL2023, Kubernetes: minor}, at)
 		root := fmt.Sprintf("/aws/service/eks/optimized-ami/%s/amazon-linux-2023/%s/%s/", minor, v.arch, v.variant)
 		st.put(root+"recommended/image_id", id, at)
 		st.put(root+name+"/image_id", id, at)
 	}
 }
 
-func (c *Cloud) publishBottlerocket(st *state, r release, minor string, at time.Time) {
+func publishBottlerocket(w *world, st *state, r release, minor string, at time.Time) {
 	for _, flavour := range []string{"", "-nvidia"} {
 		for _, arch := range []string{"x86_64", "arm64"} {
 			variant := "aws-k8s-" + minor + flavour
 			name := fmt.Sprintf("bottlerocket-%s-%s-v%s-%08x", variant, arch, r.bottlerocket, uint32(hash(variant+arch+r.bottlerocket)))
-			id := c.addImage(st, name, arch, bottlerocketOwner, "/dev/xvda", 2, image{Family: boot.Bottlerocket, Kubernetes: minor}, at)
+			id := w.addImage(st, name, arch, bottlerocketOwner, "/dev/xvda", 2, image{Family: boot.Bottlerocket, Kubernetes: minor}, at)
 			root := fmt.Sprintf("/aws/service/bottlerocket/%s/%s/", variant, arch)
 			st.put(root+"latest/image_id", id, at)
 			st.put(root+r.bottlerocket+"/image_id", id, at)
@@ -90,21 +90,21 @@ func (c *Cloud) publishBottlerocket(st *state, r release, minor string, at time.
 	}
 }
 
-func (c *Cloud) publishWindows(st *state, r release, minor string, at time.Time) {
+func publishWindows(w *world, st *state, r release, minor string, at time.Time) {
 	for _, e := range []struct{ year, build string }{{"2019", "10.0.17763"}, {"2022", "10.0.20348"}, {"2025", "10.0.26100"}} {
 		if e.year == "2025" && minor < "1.35" {
 			continue
 		}
 		base := fmt.Sprintf("Windows_Server-%s-English-Core-EKS_Optimized-%s", e.year, minor)
 		name := fmt.Sprintf("%s-%s.%s.%s", base, r.date[:4], r.date[4:6], r.date[6:])
-		id := c.addImage(st, name, "x86_64", windowsOwner, "/dev/sda1", 50,
+		id := w.addImage(st, name, "x86_64", windowsOwner, "/dev/sda1", 50,
 			image{Family: boot.Windows, Build: e.build, Kubernetes: minor}, at)
 		st.put("/aws/service/ami-windows-latest/"+base+"/image_id", id, at)
 	}
 }
 
-func (c *Cloud) addImage(st *state, name, arch, owner, root string, gib int32, img image, at time.Time) string {
-	id := nameID("ami", c.cfg.Region+"/"+name)
+func (w *world) addImage(st *state, name, arch, owner, root string, gib int32, img image, at time.Time) string {
+	id := nameID("ami", w.cfg.Region+"/"+name)
 	img.Image = ec2types.Image{
 		ImageId: &id, Name: &name, Architecture: ec2types.ArchitectureValues(arch), OwnerId: &owner, ImageOwnerAlias: aws.String("amazon"),
 		CreationDate: aws.String(at.UTC().Format("2006-01-02T15:04:05.000Z")), State: ec2types.ImageStateAvailable, Public: aws.Bool(true),
@@ -143,8 +143,8 @@ func (c *Cloud) PublishImages(date, bottlerocket string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.publish(c.st, release{date, bottlerocket}, time.Now())
-	c.changed()
+	publish(c.world, c.world.st, release{date, bottlerocket}, time.Now())
+	c.world.changed()
 	return nil
 }
 
@@ -152,17 +152,17 @@ func (c *Cloud) PublishImages(date, bottlerocket string) error {
 func (c *Cloud) AddImage(name, arch string, family boot.Family, tags map[string]string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := c.addImage(c.st, name, arch, c.cfg.Account, "/dev/xvda", 20,
-		image{Family: family, Kubernetes: c.cfg.Cluster.Version}, time.Now())
-	for i := range c.st.Images {
-		if img := &c.st.Images[i].Image; *img.ImageId == id {
+	id := c.world.addImage(c.world.st, name, arch, c.world.cfg.Account, "/dev/xvda", 20,
+		image{Family: family, Kubernetes: c.world.cfg.Cluster.Version}, time.Now())
+	for i := range c.world.st.Images {
+		if img := &c.world.st.Images[i].Image; *img.ImageId == id {
 			img.Public, img.ImageOwnerAlias, img.DeprecationTime = aws.Bool(false), nil, nil
 			for k, v := range tags {
 				img.Tags = withTags(img.Tags, tagList(k, v))
 			}
 		}
 	}
-	c.changed()
+	c.world.changed()
 	return id
 }
 
@@ -170,18 +170,18 @@ func (c *Cloud) AddImage(name, arch string, family boot.Family, tags map[string]
 func (c *Cloud) DeprecateImage(id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range c.st.Images {
-		if img := &c.st.Images[i].Image; *img.ImageId == id {
+	for i := range c.world.st.Images {
+		if img := &c.world.st.Images[i].Image; *img.ImageId == id {
 			img.DeprecationTime = aws.String(time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))
-			c.changed()
+			c.world.changed()
 			return nil
 		}
 	}
 	return fmt.Errorf("there is no image %s", id)
 }
 
-func (c *Cloud) image(id string) (image, bool) {
-	for _, i := range c.st.Images {
+func (w *world) image(id string) (image, bool) {
+	for _, i := range w.st.Images {
 		if *i.Image.ImageId == id {
 			return i, true
 		}
@@ -189,25 +189,25 @@ func (c *Cloud) image(id string) (image, bool) {
 	return image{}, false
 }
 
-func (c *call) describeImages(in *ec2.DescribeImagesInput) (*ec2.DescribeImagesOutput, error) {
+func describeImages(c *call, in *ec2.DescribeImagesInput) (*ec2.DescribeImagesOutput, error) {
 	for _, id := range in.ImageIds {
 		if !strings.HasPrefix(id, "ami-") {
 			return nil, refuse("InvalidAMIID.Malformed", "Invalid id: %q (expecting \"ami-...\")", id)
 		}
-		if _, ok := c.image(id); !ok {
+		if _, ok := c.world.image(id); !ok {
 			return nil, refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
 		}
 	}
 	var out []ec2types.Image
-	for _, i := range c.st.Images {
+	for _, i := range c.world.st.Images {
 		img := i.Image
 		if len(in.ImageIds) > 0 && !slices.Contains(in.ImageIds, *img.ImageId) {
 			continue
 		}
-		if len(in.Owners) > 0 && !slices.ContainsFunc(in.Owners, func(o string) bool { return c.owns(o, img) }) {
+		if len(in.Owners) > 0 && !slices.ContainsFunc(in.Owners, func(o string) bool { return owns(c, o, img) }) {
 			continue
 		}
-		if !aws.ToBool(in.IncludeDeprecated) && c.deprecated(img) && aws.ToString(img.OwnerId) != c.cfg.Account {
+		if !aws.ToBool(in.IncludeDeprecated) && deprecated(c, img) && aws.ToString(img.OwnerId) != c.world.cfg.Account {
 			continue
 		}
 		ok, err := matches(in.Filters, img, imageFilters, img.Tags)
@@ -222,17 +222,17 @@ func (c *call) describeImages(in *ec2.DescribeImagesInput) (*ec2.DescribeImagesO
 	return &ec2.DescribeImagesOutput{Images: out, NextToken: next}, err
 }
 
-func (c *call) owns(owner string, img ec2types.Image) bool {
+func owns(c *call, owner string, img ec2types.Image) bool {
 	switch owner {
 	case "self":
-		return aws.ToString(img.OwnerId) == c.cfg.Account
+		return aws.ToString(img.OwnerId) == c.world.cfg.Account
 	case "amazon", "aws-marketplace", "aws-backup-vault":
 		return aws.ToString(img.ImageOwnerAlias) == owner
 	}
 	return aws.ToString(img.OwnerId) == owner
 }
 
-func (c *call) deprecated(img ec2types.Image) bool {
+func deprecated(c *call, img ec2types.Image) bool {
 	at, err := time.Parse(time.RFC3339, aws.ToString(img.DeprecationTime))
 	return err == nil && !at.After(c.now)
 }

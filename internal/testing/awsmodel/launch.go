@@ -78,7 +78,7 @@ func (c *call) resolveImage(s *spec, d *ec2types.RequestLaunchTemplateData, o ov
 	if !strings.HasPrefix(id, "ami-") {
 		return refuse("InvalidAMIID.Malformed", "Invalid id: %q (expecting \"ami-...\")", id)
 	}
-	img, ok := c.image(id)
+	img, ok := c.world.image(id)
 	if !ok {
 		return refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
 	}
@@ -91,7 +91,7 @@ func (c *call) resolveType(s *spec, d *ec2types.RequestLaunchTemplateData, o ove
 	if o.instanceType != "" {
 		name = o.instanceType
 	}
-	f, ok := c.data.facts[name]
+	f, ok := c.world.data.facts[name]
 	if !ok {
 		return refuse("InvalidParameterValue", "Invalid value '%s' for InstanceType.", name)
 	}
@@ -124,7 +124,7 @@ func (c *call) resolveNetwork(s *spec, d *ec2types.RequestLaunchTemplateData, o 
 	if id == "" {
 		return refuse("MissingInput", "No subnets found for the default VPC. Please specify a subnet.")
 	}
-	n, ok := c.subnet(id)
+	n, ok := c.world.subnet(id)
 	if !ok {
 		return refuse("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", id)
 	}
@@ -133,20 +133,21 @@ func (c *call) resolveNetwork(s *spec, d *ec2types.RequestLaunchTemplateData, o 
 	}
 	s.subnet = n
 	for _, id := range groups {
-		i := slices.IndexFunc(c.st.Firewalls, func(g ec2types.SecurityGroup) bool { return *g.GroupId == id })
+		i := slices.IndexFunc(c.world.st.Firewalls, func(g ec2types.SecurityGroup) bool { return *g.GroupId == id })
 		if i < 0 {
 			return refuse("InvalidGroup.NotFound", "The security group '%s' does not exist", id)
 		}
-		if *c.st.Firewalls[i].VpcId != *n.Subnet.VpcId {
+		if *c.world.st.Firewalls[i].VpcId != *n.Subnet.VpcId {
 			return refuse("InvalidParameter", "Security group %s and subnet %s belong to different networks.", id, *n.Subnet.SubnetId)
 		}
-		s.groups = append(s.groups, ec2types.GroupIdentifier{GroupId: c.st.Firewalls[i].GroupId, GroupName: c.st.Firewalls[i].GroupName})
+		s.groups = append(s.groups, ec2types.GroupIdentifier{GroupId: c.world.st.Firewalls[i].GroupId,
+			GroupName: c.world.st.Firewalls[i].GroupName})
 	}
 	return nil
 }
 
 func (c *call) checkOffered(s *spec, _ *ec2types.RequestLaunchTemplateData) error {
-	if !c.data.offered[s.pool.zone][s.facts.Name] {
+	if !c.world.data.offered[s.pool.zone][s.facts.Name] {
 		return refuse("Unsupported", "Your requested instance type (%s) is not supported in your requested "+
 			"Availability Zone (%s). Please retry by choosing %s.",
 			s.facts.Name, s.pool.zone, strings.Join(c.zonesWith(s.facts.Name), ", "))
@@ -158,7 +159,7 @@ func (c *call) checkOffered(s *spec, _ *ec2types.RequestLaunchTemplateData) erro
 	if usage == spot && s.subnet.Subnet.OutpostArn != nil {
 		return refuse("Unsupported", "Spot Instances are not supported on Outpost %s.", *s.subnet.Subnet.OutpostArn)
 	}
-	if usage == spot && slices.Contains(c.data.local, s.pool.zone) {
+	if usage == spot && slices.Contains(c.world.data.local, s.pool.zone) {
 		return refuse("Unsupported", "Spot Instances are not supported in your requested Availability Zone (%s).", s.pool.zone)
 	}
 	if !slices.Contains(s.facts.UsageClasses, usage) {
@@ -169,8 +170,8 @@ func (c *call) checkOffered(s *spec, _ *ec2types.RequestLaunchTemplateData) erro
 
 func (c *call) zonesWith(instanceType string) []string {
 	var out []string
-	for _, z := range c.data.zones {
-		if c.data.offered[z][instanceType] {
+	for _, z := range c.world.data.zones {
+		if c.world.data.offered[z][instanceType] {
 			out = append(out, z)
 		}
 	}
@@ -186,8 +187,8 @@ func (c *call) resolveProfile(s *spec, d *ec2types.RequestLaunchTemplateData) er
 		arn := aws.ToString(d.IamInstanceProfile.Arn)
 		name, field = arn[strings.LastIndex(arn, "/")+1:], "arn"
 	}
-	p, ok := c.st.Profiles[name]
-	if !ok || !c.sees(profiles, p.Hidden, c.now) {
+	p, ok := c.world.st.Profiles[name]
+	if !ok || !c.world.sees(profiles, p.Hidden, c.now) {
 		return refuse("InvalidParameterValue", "Value (%s) for parameter iamInstanceProfile.%s is invalid. Invalid IAM "+
 			"Instance Profile %s", name, field, field)
 	}
@@ -276,6 +277,8 @@ func checkVolume(e *ec2types.LaunchTemplateEbsBlockDeviceRequest) error {
 		return refuse("InvalidParameterCombination", "The parameter iops is not supported for %s volumes.", kind)
 	case e.Throughput != nil && kind != ec2types.VolumeTypeGp3:
 		return refuse("InvalidParameterCombination", "The parameter throughput is not supported for %s volumes.", kind)
+	case e.Iops != nil && kind == ec2types.VolumeTypeGp3 && (*e.Iops < 3000 || *e.Iops > 80000):
+		return refuse("InvalidParameterValue", "Volume iops of %d is outside the limits of gp3, 3000 to 80000", *e.Iops)
 	case e.Throughput != nil && (*e.Throughput < 125 || *e.Throughput > 2000):
 		return refuse("InvalidParameterValue", "Throughput value %d is not between 125 and 2000", *e.Throughput)
 	}
@@ -289,6 +292,9 @@ func (c *call) checkOptions(s *spec, d *ec2types.RequestLaunchTemplateData) erro
 	}
 	if e := d.EnclaveOptions; e != nil && aws.ToBool(e.Enabled) && s.facts.NitroEnclaves != "supported" {
 		return refuse("Unsupported", "The instance type %s does not support Nitro Enclaves.", s.facts.Name)
+	}
+	if err := checkHops(d.MetadataOptions); err != nil {
+		return err
 	}
 	if d.MetadataOptions != nil && d.MetadataOptions.InstanceMetadataTags == ec2types.LaunchTemplateInstanceMetadataTagsStateEnabled {
 		for _, t := range withTags(templateTags(d, ec2types.ResourceTypeInstance), tagsFor(s.tags, ec2types.ResourceTypeInstance)) {
@@ -304,8 +310,8 @@ func (c *call) checkOptions(s *spec, d *ec2types.RequestLaunchTemplateData) erro
 
 // make launches what s says. Capacity has been found; only the subnet may still be full.
 func (c *call) make(s *spec) (*machine, error) {
-	id := c.newID("i")
-	m := &machine{Pool: s.pool, Hidden: c.now.Add(c.lag(id))}
+	id := c.world.newID("i")
+	m := &machine{Pool: s.pool, Hidden: c.now.Add(c.world.lag(id))}
 	if s.template != nil {
 		m.Template = *s.template.Template.LaunchTemplateName
 	}
@@ -324,8 +330,8 @@ func (c *call) make(s *spec) (*machine, error) {
 		s.reservation.AvailableInstanceCount = aws.Int32(*s.reservation.AvailableInstanceCount - 1)
 		m.Now.CapacityReservationId = s.reservation.CapacityReservationId
 	}
-	c.st.Machines[id] = m
-	c.start(m, c.now)
+	c.world.st.Machines[id] = m
+	c.world.start(m, c.now)
 	return m, nil
 }
 
@@ -361,7 +367,7 @@ func (c *call) instance(s *spec, id string) ec2types.Instance {
 			aws.ToBool(d.EnclaveOptions.Enabled))},
 		StateTransitionReason: aws.String(""), SourceDestCheck: aws.Bool(true), PublicDnsName: aws.String(""),
 	}
-	if c.data.arm(s.facts.Name) {
+	if c.world.data.arm(s.facts.Name) {
 		i.CpuOptions = &ec2types.CpuOptions{CoreCount: aws.Int32(int32(s.facts.VCPU.Default)), ThreadsPerCore: aws.Int32(1)}
 	}
 	if d.CpuOptions != nil {
@@ -372,7 +378,7 @@ func (c *call) instance(s *spec, id string) ec2types.Instance {
 	}
 	if s.pool.capacityType == spot {
 		i.InstanceLifecycle = ec2types.InstanceLifecycleTypeSpot
-		i.SpotInstanceRequestId = aws.String(c.newID("sir"))
+		i.SpotInstanceRequestId = aws.String(c.world.newID("sir"))
 	}
 	if s.reservation != nil {
 		i.InstanceLifecycle = ec2types.InstanceLifecycleType(marketOf(s.reservation))
@@ -392,7 +398,7 @@ func (c *call) placeInstance(i *ec2types.Instance, s *spec) {
 		}
 		if s.placement != nil {
 			i.Placement.GroupId, i.Placement.GroupName = s.placement.GroupId, s.placement.GroupName
-			i.Placement.PartitionNumber = c.partitionFor(s)
+			i.Placement.PartitionNumber = partitionFor(c, s)
 		}
 	}
 	if m := d.MetadataOptions; m != nil {
@@ -452,7 +458,7 @@ func (c *call) attach(m *machine, s *spec) error {
 		if aws.ToString(n.InterfaceType) != "efa-only" {
 			ip := addresses[0].String()
 			addresses = addresses[addressesOf(n):]
-			dns := c.privateDNS(ip)
+			dns := c.world.privateDNS(ip)
 			nic.PrivateIpAddress, nic.PrivateDnsName = &ip, &dns
 			nic.PrivateIpAddresses = []ec2types.InstancePrivateIpAddress{{Primary: aws.Bool(true),
 				PrivateIpAddress: &ip, PrivateDnsName: &dns}}
@@ -489,13 +495,13 @@ func (c *call) nic(m *machine, s *spec, n ec2types.LaunchTemplateInstanceNetwork
 		kind = "interface"
 	}
 	nic := ec2types.InstanceNetworkInterface{
-		NetworkInterfaceId: aws.String(c.newID("eni")), InterfaceType: &kind, SubnetId: s.subnet.Subnet.SubnetId,
+		NetworkInterfaceId: aws.String(c.world.newID("eni")), InterfaceType: &kind, SubnetId: s.subnet.Subnet.SubnetId,
 		VpcId:   s.subnet.Subnet.VpcId,
-		OwnerId: &c.cfg.Account, Status: ec2types.NetworkInterfaceStatusInUse,
+		OwnerId: &c.world.cfg.Account, Status: ec2types.NetworkInterfaceStatusInUse,
 		Description: aws.String(aws.ToString(n.Description)), SourceDestCheck: aws.Bool(true),
 		MacAddress: aws.String(mac(m.id(), i)),
 		Attachment: &ec2types.InstanceNetworkInterfaceAttachment{
-			AttachmentId: aws.String(c.newID("eni-attach")), AttachTime: aws.Time(c.now),
+			AttachmentId: aws.String(c.world.newID("eni-attach")), AttachTime: aws.Time(c.now),
 			DeleteOnTermination: aws.Bool(true), DeviceIndex: n.DeviceIndex,
 			NetworkCardIndex: aws.Int32(aws.ToInt32(n.NetworkCardIndex)), Status: ec2types.AttachmentStatusAttached,
 		},
@@ -529,9 +535,9 @@ func mac(id string, i int) string {
 	return fmt.Sprintf("02:%02x:%02x:%02x:%02x:%02x", h>>32&0xff, h>>24&0xff, h>>16&0xff, h>>8&0xff, h&0xff)
 }
 
-func (c *Cloud) privateDNS(ip string) string {
-	domain := c.cfg.Region + ".compute.internal"
-	if c.cfg.Region == "us-east-1" {
+func (w *world) privateDNS(ip string) string {
+	domain := w.cfg.Region + ".compute.internal"
+	if w.cfg.Region == "us-east-1" {
 		domain = "ec2.internal"
 	}
 	return "ip-" + strings.ReplaceAll(ip, ".", "-") + "." + domain
@@ -576,7 +582,7 @@ func podDevice(i image) string {
 }
 
 func (c *call) addVolume(m *machine, device string, gib int32, kind ec2types.VolumeType, encrypted bool, tags []ec2types.Tag) {
-	id := c.newID("vol")
+	id := c.world.newID("vol")
 	if kind == "" {
 		kind = ec2types.VolumeTypeGp2
 	}
@@ -608,20 +614,21 @@ func (c *call) run(in *ec2.RunInstancesInput) (*ec2.RunInstancesOutput, error) {
 	if least < 1 || most < least {
 		return nil, refuse("InvalidParameterValue", "MinCount (%d) and MaxCount (%d) are not valid", least, most)
 	}
-	n := c.room(s)
+	n := room(c, s)
 	if n < least {
 		return nil, insufficient(s)
 	}
 	if dryRun(in) {
 		return nil, dryRunSucceeded()
 	}
-	if n = c.admitMachines("ec2:RunInstances", min(n, most), c.now); n < least {
+	if n = c.cloud.admitMachines("ec2:RunInstances", min(n, most), c.now); n < least {
 		return nil, throttled("ec2")
 	}
 	if s.subnet.free() < n*s.addresses() {
 		return nil, fullSubnet(s)
 	}
-	out := &ec2.RunInstancesOutput{ReservationId: aws.String(c.newID("r")), OwnerId: &c.cfg.Account, Groups: []ec2types.GroupIdentifier{}}
+	out := &ec2.RunInstancesOutput{ReservationId: aws.String(c.world.newID("r")), OwnerId: &c.world.cfg.Account,
+		Groups: []ec2types.GroupIdentifier{}}
 	for range n {
 		m, err := c.make(s)
 		if err != nil {

@@ -35,7 +35,7 @@ type Gone struct {
 	InstanceID, ProviderID, NodeName, State, Reason string
 }
 
-func (c *Cloud) providerID(m *machine) string { return "aws:///" + m.zone() + "/" + m.id() }
+func (w *world) providerID(m *machine) string { return "aws:///" + m.zone() + "/" + m.id() }
 
 var stateCodes = map[ec2types.InstanceStateName]int32{
 	ec2types.InstanceStateNamePending: 0, ec2types.InstanceStateNameRunning: 16, ec2types.InstanceStateNameShuttingDown: 32,
@@ -46,36 +46,36 @@ func stateOf(name ec2types.InstanceStateName) *ec2types.InstanceState {
 	return &ec2types.InstanceState{Name: name, Code: aws.Int32(stateCodes[name])}
 }
 
-func (c *Cloud) enter(m *machine, name ec2types.InstanceStateName, now time.Time) {
-	c.edit(m, now, func(i *ec2types.Instance) { i.State = stateOf(name) })
-	c.stateChanged(m, name, now)
+func (w *world) enter(m *machine, name ec2types.InstanceStateName, now time.Time) {
+	w.edit(m, now, func(i *ec2types.Instance) { i.State = stateOf(name) })
+	w.stateChanged(m, name, now)
 }
 
 // start begins the life of a machine that was just launched.
-func (c *Cloud) start(m *machine, now time.Time) {
-	c.stateChanged(m, m.state(), now)
-	c.at(now.Add(c.cfg.Timing.Pending), m.id(), (*Cloud).runs)
+func (w *world) start(m *machine, now time.Time) {
+	w.stateChanged(m, m.state(), now)
+	w.at(now.Add(w.cfg.Timing.Pending), m.id(), (*world).runs)
 	if m.Now.InstanceLifecycle == ec2types.InstanceLifecycleTypeSpot {
-		c.drawInterruption(m, now)
+		w.drawInterruption(m, now)
 	}
 }
 
-func (c *Cloud) runs(m *machine, now time.Time) {
+func (w *world) runs(m *machine, now time.Time) {
 	if m.state() != ec2types.InstanceStateNamePending {
 		return
 	}
-	c.enter(m, ec2types.InstanceStateNameRunning, now)
-	c.at(now.Add(c.cfg.Timing.Boot), m.id(), (*Cloud).boots)
+	w.enter(m, ec2types.InstanceStateNameRunning, now)
+	w.at(now.Add(w.cfg.Timing.Boot), m.id(), (*world).boots)
 }
 
 // boots lets the machine read its user data and, if that makes a node, register it.
-func (c *Cloud) boots(m *machine, now time.Time) {
+func (w *world) boots(m *machine, now time.Time) {
 	if m.state() != ec2types.InstanceStateNameRunning || m.Joined != nil {
 		return
 	}
-	img, _ := c.image(aws.ToString(m.Now.ImageId))
+	img, _ := w.image(aws.ToString(m.Now.ImageId))
 	m.Console = append(m.Console, fmt.Sprintf("%s boots image %s", m.id(), aws.ToString(img.Image.Name)))
-	if c.chance("boot of "+m.id(), c.faults.DeadOnArrival) {
+	if w.chance("boot of "+m.id(), w.faults.DeadOnArrival) {
 		m.Console = append(m.Console, "kernel panic: the machine is broken")
 		return
 	}
@@ -85,29 +85,29 @@ func (c *Cloud) boots(m *machine, now time.Time) {
 			efa++
 		}
 	}
-	it := c.data.facts[string(m.Now.InstanceType)]
+	it := w.data.facts[string(m.Now.InstanceType)]
 	host := boot.Machine{
 		Family: img.Family, Build: img.Build, Arch: archOf(m.Now.Architecture), Type: it,
 		NodeName: aws.ToString(m.Now.PrivateDnsName), Zone: m.zone(), ZoneID: aws.ToString(m.Now.Placement.AvailabilityZoneId),
-		Region: c.cfg.Region, RootGiB: m.RootGiB, Role: c.admitted(m), EFA: efa,
+		Region: w.cfg.Region, RootGiB: m.RootGiB, Role: w.admitted(m), EFA: efa,
 	}
-	node, console := boot.Run(host, c.boot, m.UserData)
+	node, console := boot.Run(host, w.boot, m.UserData)
 	m.Console = append(m.Console, console...)
 	if node == nil {
 		return
 	}
 	m.Joined = &Join{
-		InstanceID: m.id(), ProviderID: c.providerID(m), NodeName: host.NodeName, PrivateIP: aws.ToString(m.Now.PrivateIpAddress),
+		InstanceID: m.id(), ProviderID: w.providerID(m), NodeName: host.NodeName, PrivateIP: aws.ToString(m.Now.PrivateIpAddress),
 		Zone: host.Zone, ZoneID: host.ZoneID, Region: host.Region, InstanceType: it.Name, Arch: host.Arch,
 		OS: node.OS, OSImage: node.OSImage, ImageID: aws.ToString(m.Now.ImageId), KubeletVersion: "v" + img.Kubernetes + ".0-eks",
 		Labels: node.Labels, Taints: node.Taints, Capacity: node.Capacity, Allocatable: node.Allocatable,
 		Volumes: roomForVolumes(m, it, node.OS),
 	}
-	if slices.Contains(c.faults.ZonesDown, host.Zone) {
+	if slices.Contains(w.faults.ZonesDown, host.Zone) {
 		m.Silent = true
 		return
 	}
-	c.tellJoin(*m.Joined)
+	w.tellJoin(*m.Joined)
 }
 
 // roomForVolumes is what the CSI driver counts when it starts: what EC2 attaches to such a machine, without what is
@@ -132,95 +132,95 @@ func archOf(a ec2types.ArchitectureValues) string {
 	return "amd64"
 }
 
-func (c *Cloud) tellJoin(j Join) {
-	if c.cfg.Join != nil {
+func (w *world) tellJoin(j Join) {
+	if w.cfg.Join != nil {
 		j.Labels = maps.Clone(j.Labels)
-		c.outbox = append(c.outbox, func() { c.cfg.Join(j) })
-		c.changed()
+		w.outbox = append(w.outbox, func() { w.cfg.Join(j) })
+		w.changed()
 	}
 }
 
-func (c *Cloud) tellGone(m *machine, state string) {
-	if c.cfg.Gone != nil && m.Joined != nil {
+func (w *world) tellGone(m *machine, state string) {
+	if w.cfg.Gone != nil && m.Joined != nil {
 		g := Gone{InstanceID: m.id(), ProviderID: m.Joined.ProviderID, NodeName: m.Joined.NodeName, State: state}
 		if why := m.Now.StateReason; why != nil {
 			g.Reason = aws.ToString(why.Code)
 		}
-		c.outbox = append(c.outbox, func() { c.cfg.Gone(g) })
-		c.changed()
+		w.outbox = append(w.outbox, func() { w.cfg.Gone(g) })
+		w.changed()
 	}
 }
 
 // terminate begins the end of a machine. It does nothing to a machine that is ending already.
-func (c *Cloud) terminate(m *machine, now time.Time, code, message string) {
+func (w *world) terminate(m *machine, now time.Time, code, message string) {
 	if !m.alive() {
 		return
 	}
-	c.enter(m, ec2types.InstanceStateNameShuttingDown, now)
-	c.edit(m, now, func(i *ec2types.Instance) {
+	w.enter(m, ec2types.InstanceStateNameShuttingDown, now)
+	w.edit(m, now, func(i *ec2types.Instance) {
 		i.StateReason = &ec2types.StateReason{Code: &code, Message: &message}
 		i.StateTransitionReason = aws.String(fmt.Sprintf("%s (%s)", message, now.UTC().Format("2006-01-02 15:04:05 MST")))
 	})
-	c.tellGone(m, "shutting-down")
-	c.at(now.Add(c.cfg.Timing.ShuttingDown), m.id(), (*Cloud).ends)
+	w.tellGone(m, "shutting-down")
+	w.at(now.Add(w.cfg.Timing.ShuttingDown), m.id(), (*world).ends)
 }
 
-func (c *Cloud) ends(m *machine, now time.Time) {
+func (w *world) ends(m *machine, now time.Time) {
 	if m.state() != ec2types.InstanceStateNameShuttingDown {
 		return
 	}
-	c.enter(m, ec2types.InstanceStateNameTerminated, now)
-	c.edit(m, now, func(i *ec2types.Instance) { // a terminated machine has lost its network and volumes
+	w.enter(m, ec2types.InstanceStateNameTerminated, now)
+	w.edit(m, now, func(i *ec2types.Instance) { // a terminated machine has lost its network and volumes
 		i.NetworkInterfaces, i.BlockDeviceMappings, i.SecurityGroups = nil, nil, nil
 		i.PrivateIpAddress, i.SubnetId, i.VpcId, i.PublicIpAddress = nil, nil, nil, nil
 		i.PrivateDnsName, i.PublicDnsName = aws.String(""), aws.String("")
 	})
 	m.Ended = now
 	m.Volumes = nil
-	c.releaseAddresses(m)
-	c.releaseReservation(m)
-	c.tellGone(m, "terminated")
-	c.at(now.Add(c.cfg.Timing.Forget), m.id(), (*Cloud).forget)
+	w.releaseAddresses(m)
+	w.releaseReservation(m)
+	w.tellGone(m, "terminated")
+	w.at(now.Add(w.cfg.Timing.Forget), m.id(), (*world).forget)
 }
 
-func (c *Cloud) forget(m *machine, _ time.Time) {
+func (w *world) forget(m *machine, _ time.Time) {
 	if m.state() == ec2types.InstanceStateNameTerminated {
-		delete(c.st.Machines, m.id())
-		maps.DeleteFunc(c.lots, func(about string, _ uint64) bool { return strings.HasSuffix(about, m.id()) })
+		delete(w.st.Machines, m.id())
+		maps.DeleteFunc(w.lots, func(about string, _ uint64) bool { return strings.HasSuffix(about, m.id()) })
 	}
 }
 
 // drawInterruption decides whether and when a spot machine is interrupted by itself.
-func (c *Cloud) drawInterruption(m *machine, now time.Time) {
-	rate := c.faults.SpotInterruptionsPerHour
+func (w *world) drawInterruption(m *machine, now time.Time) {
+	rate := w.faults.SpotInterruptionsPerHour
 	if rate <= 0 {
 		return
 	}
-	wait := time.Duration(-math.Log(1-c.draw("interruption of "+m.id())) / rate * float64(time.Hour))
-	c.at(now.Add(wait), m.id(), func(c *Cloud, m *machine, now time.Time) {
-		if c.faults.SpotInterruptionsPerHour == rate { // the rate may have been changed since
-			c.interrupt(m, now)
+	wait := time.Duration(-math.Log(1-w.draw("interruption of "+m.id())) / rate * float64(time.Hour))
+	w.at(now.Add(wait), m.id(), func(w *world, m *machine, now time.Time) {
+		if w.faults.SpotInterruptionsPerHour == rate { // the rate may have been changed since
+			w.interrupt(m, now)
 		}
 	})
 }
 
-func (c *Cloud) drawInterruptions(now time.Time) {
-	for _, id := range slices.Sorted(maps.Keys(c.st.Machines)) {
-		if m := c.st.Machines[id]; m.alive() && m.Now.InstanceLifecycle == ec2types.InstanceLifecycleTypeSpot {
-			c.drawInterruption(m, now)
+func (w *world) drawInterruptions(now time.Time) {
+	for _, id := range slices.Sorted(maps.Keys(w.st.Machines)) {
+		if m := w.st.Machines[id]; m.alive() && m.Now.InstanceLifecycle == ec2types.InstanceLifecycleTypeSpot {
+			w.drawInterruption(m, now)
 		}
 	}
 }
 
 // interrupt gives a spot machine its notice and takes it away when the notice has passed.
-func (c *Cloud) interrupt(m *machine, now time.Time) {
+func (w *world) interrupt(m *machine, now time.Time) {
 	if !m.alive() || m.Now.InstanceLifecycle != ec2types.InstanceLifecycleTypeSpot || m.BidStatus == markedForTermination {
 		return
 	}
 	m.BidStatus = markedForTermination
-	c.spotWarning(m, now)
-	c.at(now.Add(c.cfg.Timing.SpotNotice), m.id(), func(c *Cloud, m *machine, now time.Time) {
-		c.terminate(m, now, "Server.SpotInstanceTermination", "Server.SpotInstanceTermination: Spot instance termination")
+	w.spotWarning(m, now)
+	w.at(now.Add(w.cfg.Timing.SpotNotice), m.id(), func(w *world, m *machine, now time.Time) {
+		w.terminate(m, now, "Server.SpotInstanceTermination", "Server.SpotInstanceTermination: Spot instance termination")
 	})
 }
 
@@ -228,86 +228,86 @@ const markedForTermination = "marked-for-termination"
 
 // Interrupt gives spot machines their two minutes' notice.
 func (c *Cloud) Interrupt(ids ...string) error {
-	return c.each(ids, (*Cloud).interrupt)
+	return c.each(ids, (*world).interrupt)
 }
 
 // Rebalance tells that spot machines are at an elevated risk of interruption.
 func (c *Cloud) Rebalance(ids ...string) error {
-	return c.each(ids, (*Cloud).rebalance)
+	return c.each(ids, (*world).rebalance)
 }
 
 // Schedule announces maintenance of a machine, as DescribeInstanceStatus and AWS Health show it.
 func (c *Cloud) Schedule(id string, event ec2types.EventCode, notBefore time.Time) error {
-	return c.each([]string{id}, func(c *Cloud, m *machine, now time.Time) { c.schedule(m, event, notBefore, now) })
+	return c.each([]string{id}, func(w *world, m *machine, now time.Time) { w.schedule(m, event, notBefore, now) })
 }
 
 // Impair makes a machine's system status check fail and its kubelet go silent; Heal undoes it.
 func (c *Cloud) Impair(ids ...string) error {
-	return c.each(ids, func(c *Cloud, m *machine, now time.Time) {
+	return c.each(ids, func(w *world, m *machine, now time.Time) {
 		m.Impaired = &now
-		c.hush(m)
+		w.hush(m)
 	})
 }
 
 // BreakInstance makes a machine's instance status check fail, as after a kernel panic.
 func (c *Cloud) BreakInstance(ids ...string) error {
-	return c.each(ids, func(c *Cloud, m *machine, now time.Time) {
+	return c.each(ids, func(w *world, m *machine, now time.Time) {
 		m.Broken = &now
-		c.hush(m)
+		w.hush(m)
 	})
 }
 
 // Heal makes a machine whole again.
 func (c *Cloud) Heal(ids ...string) error {
-	return c.each(ids, func(c *Cloud, m *machine, _ time.Time) {
+	return c.each(ids, func(w *world, m *machine, _ time.Time) {
 		m.Impaired, m.Broken = nil, nil
-		c.speak(m)
+		w.speak(m)
 	})
 }
 
 // Kill terminates machines as a person at the console would.
 func (c *Cloud) Kill(ids ...string) error {
-	return c.each(ids, func(c *Cloud, m *machine, now time.Time) {
-		c.terminate(m, now, "Client.UserInitiatedShutdown", "User initiated")
+	return c.each(ids, func(w *world, m *machine, now time.Time) {
+		w.terminate(m, now, "Client.UserInitiatedShutdown", "User initiated")
 	})
 }
 
-func (c *Cloud) each(ids []string, what func(*Cloud, *machine, time.Time)) error {
+func (c *Cloud) each(ids []string, what func(*world, *machine, time.Time)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	c.advance(now)
+	c.world.advance(now)
 	for _, id := range ids {
-		m, ok := c.st.Machines[id]
+		m, ok := c.world.st.Machines[id]
 		if !ok {
 			return fmt.Errorf("there is no machine %s", id)
 		}
-		what(c, m, now)
+		what(c.world, m, now)
 	}
-	c.changed()
+	c.world.changed()
 	return nil
 }
 
-func (c *Cloud) hush(m *machine) {
+func (w *world) hush(m *machine) {
 	if !m.Silent {
 		m.Silent = true
-		c.tellGone(m, "unreachable")
+		w.tellGone(m, "unreachable")
 	}
 }
 
-func (c *Cloud) speak(m *machine) {
-	if m.Silent && m.Impaired == nil && m.Broken == nil && !slices.Contains(c.faults.ZonesDown, m.zone()) {
+func (w *world) speak(m *machine) {
+	if m.Silent && m.Impaired == nil && m.Broken == nil && !slices.Contains(w.faults.ZonesDown, m.zone()) {
 		m.Silent = false
 		if m.Joined != nil && m.state() == ec2types.InstanceStateNameRunning {
-			c.tellJoin(*m.Joined)
+			w.tellJoin(*m.Joined)
 		}
 	}
 }
 
-func (c *Cloud) inZone(zone string, what func(*Cloud, *machine)) {
-	for _, id := range slices.Sorted(maps.Keys(c.st.Machines)) {
-		if m := c.st.Machines[id]; m.alive() && m.zone() == zone {
-			what(c, m)
+func (w *world) inZone(zone string, what func(*world, *machine)) {
+	for _, id := range slices.Sorted(maps.Keys(w.st.Machines)) {
+		if m := w.st.Machines[id]; m.alive() && m.zone() == zone {
+			what(w, m)
 		}
 	}
 }
@@ -330,10 +330,10 @@ type Machine struct {
 func (c *Cloud) Machines() []Machine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.advance(time.Now())
+	c.world.advance(time.Now())
 	var out []Machine
-	for _, id := range slices.Sorted(maps.Keys(c.st.Machines)) {
-		m := c.st.Machines[id]
+	for _, id := range slices.Sorted(maps.Keys(c.world.st.Machines)) {
+		m := c.world.st.Machines[id]
 		o := Machine{
 			ID: id, State: string(m.state()), InstanceType: string(m.Now.InstanceType), Zone: m.zone(),
 			ImageID: aws.ToString(m.Now.ImageId), CapacityType: m.Pool.capacityType, Subnet: aws.ToString(m.Now.SubnetId),
@@ -360,30 +360,30 @@ func (c *Cloud) Alive() []Machine {
 }
 
 // resume sets going again what a snapshot remembers.
-func (c *Cloud) resume(now time.Time) {
-	t := c.cfg.Timing
-	for _, id := range slices.Sorted(maps.Keys(c.st.Machines)) {
-		m := c.st.Machines[id]
+func (w *world) resume(now time.Time) {
+	t := w.cfg.Timing
+	for _, id := range slices.Sorted(maps.Keys(w.st.Machines)) {
+		m := w.st.Machines[id]
 		switch m.state() {
 		case ec2types.InstanceStateNamePending:
-			c.at(now.Add(t.Pending), id, (*Cloud).runs)
+			w.at(now.Add(t.Pending), id, (*world).runs)
 		case ec2types.InstanceStateNameShuttingDown:
-			c.at(now.Add(t.ShuttingDown), id, (*Cloud).ends)
+			w.at(now.Add(t.ShuttingDown), id, (*world).ends)
 		case ec2types.InstanceStateNameTerminated:
-			c.at(m.Ended.Add(t.Forget), id, (*Cloud).forget)
+			w.at(m.Ended.Add(t.Forget), id, (*world).forget)
 		case ec2types.InstanceStateNameRunning:
 			switch {
 			case m.Joined == nil && len(m.Console) == 0:
-				c.at(now.Add(t.Boot), id, (*Cloud).boots)
+				w.at(now.Add(t.Boot), id, (*world).boots)
 			case m.Joined != nil && !m.Silent:
-				c.tellJoin(*m.Joined)
+				w.tellJoin(*m.Joined)
 			}
 			if m.Now.InstanceLifecycle == ec2types.InstanceLifecycleTypeSpot {
-				c.drawInterruption(m, now)
+				w.drawInterruption(m, now)
 			}
 			if m.BidStatus == markedForTermination {
 				m.BidStatus = ""
-				c.interrupt(m, now)
+				w.interrupt(m, now)
 			}
 		}
 	}

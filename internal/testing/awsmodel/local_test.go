@@ -27,7 +27,7 @@ func TestPlacesThatSellLess(t *testing.T) {
 		"what an Outpost does not have": {odTarget, "c5.large/us-east-1a", true, "c5.large/us-east-1a InsufficientInstanceCapacity"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, Config{LocalZones: []string{local}}, func(t *testing.T, w *world) {
+			inWorld(t, Config{LocalZones: []string{local}}, func(t *testing.T, w *harness) {
 				w.AddSubnet(local, "10.0.200.0/24", nil)
 				outpost := w.AddOutpost("us-east-1a", "10.0.201.0/24", []string{"m5.large"}, nil)
 				in := w.fleetOf(t, w.prepare(t, al2023), tc.kind, 1, tc.pool)
@@ -49,7 +49,7 @@ func TestPlacesThatSellLess(t *testing.T) {
 // A local zone is described as such, quotes no spot prices, and costs more in the price list, under its group.
 func TestALocalZoneIsDescribed(t *testing.T) {
 	const local = "us-east-1-bos-1a"
-	inWorld(t, Config{LocalZones: []string{local}, Types: []string{"m5.large", "m6g.large"}}, func(t *testing.T, w *world) {
+	inWorld(t, Config{LocalZones: []string{local}, Types: []string{"m5.large", "m6g.large"}}, func(t *testing.T, w *harness) {
 		out, err := w.ec2.DescribeAvailabilityZones(t.Context(), &ec2.DescribeAvailabilityZonesInput{ZoneNames: []string{local}})
 		if err != nil || len(out.AvailabilityZones) != 1 {
 			t.Fatalf("%d zones, %v", len(out.AvailabilityZones), err)
@@ -64,7 +64,7 @@ func TestALocalZoneIsDescribed(t *testing.T) {
 			t.Errorf("spot prices %v, %v; want none", spots.SpotPriceHistory, err)
 		}
 		prices := map[string][]string{}
-		for _, p := range w.data.products() {
+		for _, p := range w.world.data.products() {
 			if p.Attributes["tenancy"] == "Shared" {
 				where := p.fields["regioncode"]
 				prices[where] = append(prices[where], p.Attributes["instanceType"]+" "+strconv.FormatFloat(p.price, 'f', 4, 64))

@@ -14,11 +14,11 @@ import (
 )
 
 // some returns the machines that a call names, or all; a machine that does not exist, or that the call does not see yet, is an error.
-func (c *call) some(ids []string) ([]*machine, error) {
+func some(c *call, ids []string) ([]*machine, error) {
 	if len(ids) == 0 {
 		var out []*machine
-		for _, id := range slices.Sorted(maps.Keys(c.st.Machines)) {
-			out = append(out, c.st.Machines[id])
+		for _, id := range slices.Sorted(maps.Keys(c.world.st.Machines)) {
+			out = append(out, c.world.st.Machines[id])
 		}
 		return out, nil
 	}
@@ -28,8 +28,8 @@ func (c *call) some(ids []string) ([]*machine, error) {
 		if !strings.HasPrefix(id, "i-") {
 			return nil, refuse("InvalidInstanceID.Malformed", "Invalid id: %q (expecting \"i-...\")", id)
 		}
-		m, ok := c.st.Machines[id]
-		if !ok || !c.sees(id, m.Hidden, c.now) {
+		m, ok := c.world.st.Machines[id]
+		if !ok || !c.world.sees(id, m.Hidden, c.now) {
 			lost = append(lost, id)
 			continue
 		}
@@ -44,17 +44,17 @@ func (c *call) some(ids []string) ([]*machine, error) {
 	return nil, refuse("InvalidInstanceID.NotFound", "The instance IDs '%s' do not exist", strings.Join(lost, ", "))
 }
 
-func (c *call) describeInstances(in *ec2.DescribeInstancesInput) (*ec2.DescribeInstancesOutput, error) {
+func describeInstances(c *call, in *ec2.DescribeInstancesInput) (*ec2.DescribeInstancesOutput, error) {
 	if len(in.InstanceIds) > 0 && in.MaxResults != nil {
 		return nil, refuse("InvalidParameterCombination", "The parameter instancesSet cannot be used with the parameter maxResults")
 	}
-	some, err := c.some(in.InstanceIds)
+	some, err := some(c, in.InstanceIds)
 	if err != nil {
 		return nil, err
 	}
 	var out []ec2types.Reservation
 	for _, m := range some {
-		i, ok := c.view(m, c.now)
+		i, ok := c.world.view(m, c.now)
 		if !ok {
 			if len(in.InstanceIds) == 0 {
 				continue
@@ -67,7 +67,7 @@ func (c *call) describeInstances(in *ec2.DescribeInstancesInput) (*ec2.DescribeI
 		}
 		if ok {
 			out = append(out, ec2types.Reservation{
-				ReservationId: aws.String(nameID("r", *i.InstanceId)), OwnerId: &c.cfg.Account,
+				ReservationId: aws.String(nameID("r", *i.InstanceId)), OwnerId: &c.world.cfg.Account,
 				Groups: []ec2types.GroupIdentifier{}, Instances: []ec2types.Instance{i},
 			})
 		}
@@ -113,19 +113,19 @@ var instanceFilters = filters[ec2types.Instance]{
 	},
 }
 
-func (c *call) terminateInstances(in *ec2.TerminateInstancesInput) (*ec2.TerminateInstancesOutput, error) {
+func terminateInstances(c *call, in *ec2.TerminateInstancesInput) (*ec2.TerminateInstancesOutput, error) {
 	if len(in.InstanceIds) == 0 {
 		return nil, refuse("MissingParameter", "The request must contain the parameter InstanceIds")
 	}
-	some, err := c.some(in.InstanceIds)
+	some, err := some(c, in.InstanceIds)
 	if err != nil {
 		return nil, err
 	}
-	if n := c.admitMachines("ec2:TerminateInstances", len(some), c.now); n < len(some) {
+	if n := c.cloud.admitMachines("ec2:TerminateInstances", len(some), c.now); n < len(some) {
 		return nil, throttled("ec2")
 	}
 	changes, err := transition(some, func(m *machine) error {
-		c.terminate(m, c.now, "Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown")
+		c.world.terminate(m, c.now, "Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown")
 		return nil
 	})
 	return &ec2.TerminateInstancesOutput{TerminatingInstances: changes}, err
@@ -146,8 +146,8 @@ func transition(machines []*machine, act func(*machine) error) ([]ec2types.Insta
 }
 
 // stopInstances stops machines; for the world this is the way to see Karpenter react to a stop.
-func (c *call) stopInstances(in *ec2.StopInstancesInput) (*ec2.StopInstancesOutput, error) {
-	some, err := c.some(in.InstanceIds)
+func stopInstances(c *call, in *ec2.StopInstancesInput) (*ec2.StopInstancesOutput, error) {
+	some, err := some(c, in.InstanceIds)
 	if err != nil {
 		return nil, err
 	}
@@ -155,11 +155,11 @@ func (c *call) stopInstances(in *ec2.StopInstancesInput) (*ec2.StopInstancesOutp
 		if m.state() != ec2types.InstanceStateNameRunning {
 			return refuse("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be stopped.", m.id())
 		}
-		c.enter(m, ec2types.InstanceStateNameStopping, c.now)
-		c.tellGone(m, "stopped")
-		c.at(c.now.Add(c.cfg.Timing.ShuttingDown), m.id(), func(c *Cloud, m *machine, now time.Time) {
+		c.world.enter(m, ec2types.InstanceStateNameStopping, c.now)
+		c.world.tellGone(m, "stopped")
+		c.world.at(c.now.Add(c.world.cfg.Timing.ShuttingDown), m.id(), func(w *world, m *machine, now time.Time) {
 			if m.state() == ec2types.InstanceStateNameStopping {
-				c.enter(m, ec2types.InstanceStateNameStopped, now)
+				w.enter(m, ec2types.InstanceStateNameStopped, now)
 			}
 		})
 		return nil
@@ -167,8 +167,8 @@ func (c *call) stopInstances(in *ec2.StopInstancesInput) (*ec2.StopInstancesOutp
 	return &ec2.StopInstancesOutput{StoppingInstances: changes}, err
 }
 
-func (c *call) startInstances(in *ec2.StartInstancesInput) (*ec2.StartInstancesOutput, error) {
-	some, err := c.some(in.InstanceIds)
+func startInstances(c *call, in *ec2.StartInstancesInput) (*ec2.StartInstancesOutput, error) {
+	some, err := some(c, in.InstanceIds)
 	if err != nil {
 		return nil, err
 	}
@@ -176,26 +176,26 @@ func (c *call) startInstances(in *ec2.StartInstancesInput) (*ec2.StartInstancesO
 		if m.state() != ec2types.InstanceStateNameStopped {
 			return refuse("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be started.", m.id())
 		}
-		c.enter(m, ec2types.InstanceStateNamePending, c.now)
+		c.world.enter(m, ec2types.InstanceStateNamePending, c.now)
 		m.Joined = nil
-		c.at(c.now.Add(c.cfg.Timing.Pending), m.id(), (*Cloud).runs)
+		c.world.at(c.now.Add(c.world.cfg.Timing.Pending), m.id(), (*world).runs)
 		return nil
 	})
 	return &ec2.StartInstancesOutput{StartingInstances: changes}, err
 }
 
-func (c *call) describeInstanceStatus(in *ec2.DescribeInstanceStatusInput) (*ec2.DescribeInstanceStatusOutput, error) {
-	some, err := c.some(in.InstanceIds)
+func describeInstanceStatus(c *call, in *ec2.DescribeInstanceStatusInput) (*ec2.DescribeInstanceStatusOutput, error) {
+	some, err := some(c, in.InstanceIds)
 	if err != nil {
 		return nil, err
 	}
 	var out []ec2types.InstanceStatus
 	for _, m := range some {
-		i, ok := c.view(m, c.now)
+		i, ok := c.world.view(m, c.now)
 		if !ok || i.State.Name != ec2types.InstanceStateNameRunning && !aws.ToBool(in.IncludeAllInstances) {
 			continue
 		}
-		s := c.status(m, i)
+		s := status(c, m, i)
 		ok, err := matches(in.Filters, s, statusFilters, i.Tags)
 		if err != nil {
 			return nil, err
@@ -208,10 +208,10 @@ func (c *call) describeInstanceStatus(in *ec2.DescribeInstanceStatusInput) (*ec2
 	return &ec2.DescribeInstanceStatusOutput{InstanceStatuses: out, NextToken: next}, err
 }
 
-func (c *call) status(m *machine, i ec2types.Instance) ec2types.InstanceStatus {
+func status(c *call, m *machine, i ec2types.Instance) ec2types.InstanceStatus {
 	system := m.Impaired
-	if system == nil && slices.Contains(c.faults.ZonesDown, m.zone()) {
-		system = &c.started
+	if system == nil && slices.Contains(c.world.faults.ZonesDown, m.zone()) {
+		system = &c.world.started
 	}
 	return ec2types.InstanceStatus{
 		InstanceId: i.InstanceId, InstanceState: i.State, AvailabilityZone: i.Placement.AvailabilityZone,
@@ -251,8 +251,8 @@ var statusFilters = filters[ec2types.InstanceStatus]{
 	},
 }
 
-func (c *call) getConsoleOutput(in *ec2.GetConsoleOutputInput) (*ec2.GetConsoleOutputOutput, error) {
-	some, err := c.some([]string{aws.ToString(in.InstanceId)})
+func getConsoleOutput(c *call, in *ec2.GetConsoleOutputInput) (*ec2.GetConsoleOutputOutput, error) {
+	some, err := some(c, []string{aws.ToString(in.InstanceId)})
 	if err != nil {
 		return nil, err
 	}
@@ -261,9 +261,9 @@ func (c *call) getConsoleOutput(in *ec2.GetConsoleOutputInput) (*ec2.GetConsoleO
 		Output: aws.String(base64.StdEncoding.EncodeToString([]byte(text)))}, nil
 }
 
-func (c *call) describeVolumes(in *ec2.DescribeVolumesInput) (*ec2.DescribeVolumesOutput, error) {
+func describeVolumes(c *call, in *ec2.DescribeVolumesInput) (*ec2.DescribeVolumesOutput, error) {
 	var out []ec2types.Volume
-	for _, m := range c.st.Machines {
+	for _, m := range c.world.st.Machines {
 		for _, v := range m.Volumes {
 			ok, err := matches(in.Filters, v, volumeFilters, v.Tags)
 			if err != nil {
@@ -287,9 +287,9 @@ var volumeFilters = filters[ec2types.Volume]{
 	"availability-zone":      func(v ec2types.Volume) []string { return []string{aws.ToString(v.AvailabilityZone)} },
 }
 
-func (c *call) describeNetworkInterfaces(in *ec2.DescribeNetworkInterfacesInput) (*ec2.DescribeNetworkInterfacesOutput, error) {
+func describeNetworkInterfaces(c *call, in *ec2.DescribeNetworkInterfacesInput) (*ec2.DescribeNetworkInterfacesOutput, error) {
 	var out []ec2types.NetworkInterface
-	for _, m := range c.st.Machines {
+	for _, m := range c.world.st.Machines {
 		for _, n := range m.Now.NetworkInterfaces {
 			nic := ec2types.NetworkInterface{
 				NetworkInterfaceId: n.NetworkInterfaceId, SubnetId: n.SubnetId, VpcId: n.VpcId, Status: n.Status,
@@ -302,7 +302,7 @@ func (c *call) describeNetworkInterfaces(in *ec2.DescribeNetworkInterfacesInput)
 					AttachmentId: n.Attachment.AttachmentId, InstanceId: m.Now.InstanceId,
 					DeviceIndex: n.Attachment.DeviceIndex, NetworkCardIndex: n.Attachment.NetworkCardIndex,
 					Status: n.Attachment.Status, AttachTime: n.Attachment.AttachTime,
-					DeleteOnTermination: n.Attachment.DeleteOnTermination, InstanceOwnerId: &c.cfg.Account,
+					DeleteOnTermination: n.Attachment.DeleteOnTermination, InstanceOwnerId: &c.world.cfg.Account,
 				},
 			}
 			ok, err := matches(in.Filters, nic, nicFilters, m.NICTags)
@@ -328,9 +328,9 @@ var nicFilters = filters[ec2types.NetworkInterface]{
 	"interface-type":         func(n ec2types.NetworkInterface) []string { return []string{string(n.InterfaceType)} },
 }
 
-func (c *call) describeSpotInstanceRequests(in *ec2.DescribeSpotInstanceRequestsInput) (*ec2.DescribeSpotInstanceRequestsOutput, error) {
+func describeSpotInstanceRequests(c *call, in *ec2.DescribeSpotInstanceRequestsInput) (*ec2.DescribeSpotInstanceRequestsOutput, error) {
 	var out []ec2types.SpotInstanceRequest
-	for _, m := range c.st.Machines {
+	for _, m := range c.world.st.Machines {
 		if m.Now.SpotInstanceRequestId == nil {
 			continue
 		}

@@ -20,7 +20,7 @@ import (
 )
 
 // A world is a cloud with clients, and what it told about machines.
-type world struct {
+type harness struct {
 	*Cloud
 	ec2 *ec2.Client
 
@@ -30,16 +30,16 @@ type world struct {
 }
 
 // joins are the machines that have joined so far, gone those that have left.
-func (w *world) joins() []Join { return noted(w, &w.joined) }
-func (w *world) gone() []Gone  { return noted(w, &w.left) }
+func (w *harness) joins() []Join { return noted(w, &w.joined) }
+func (w *harness) gone() []Gone  { return noted(w, &w.left) }
 
-func note[T any](w *world, list *[]T, v T) {
+func note[T any](w *harness, list *[]T, v T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	*list = append(*list, v)
 }
 
-func noted[T any](w *world, list *[]T) []T {
+func noted[T any](w *harness, list *[]T) []T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(*list)
@@ -48,9 +48,9 @@ func noted[T any](w *world, list *[]T) []T {
 var demo = Cluster{Name: "demo", Endpoint: "https://k8s.example", CA: "Q0E=", ServiceCIDR: "10.100.0.0/16", Version: "1.36"}
 
 // inWorld runs a test in a bubble with a world in which time passes.
-func inWorld(t *testing.T, cfg Config, test func(t *testing.T, w *world)) {
+func inWorld(t *testing.T, cfg Config, test func(t *testing.T, w *harness)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &harness{}
 		if cfg.Cluster.Name == "" {
 			cfg.Cluster = demo
 		}
@@ -116,7 +116,7 @@ spec:
 `
 
 // prepare makes an instance profile and a launch template, and returns the template's name.
-func (w *world) prepare(t *testing.T, userData string) string {
+func (w *harness) prepare(t *testing.T, userData string) string {
 	t.Helper()
 	profiles := iam.NewFromConfig(w.AWSConfig())
 	ctx := t.Context()
@@ -125,7 +125,7 @@ func (w *world) prepare(t *testing.T, userData string) string {
 	return w.template(t, "nodes", userData, w.newest(t, "x86_64"))
 }
 
-func (w *world) template(t *testing.T, name, userData, image string) string {
+func (w *harness) template(t *testing.T, name, userData, image string) string {
 	t.Helper()
 	groups := must[*ec2.DescribeSecurityGroupsOutput](t)(w.ec2.DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{
 		Filters: []ec2types.Filter{{Name: aws.String("tag:" + discoveryTag), Values: []string{"demo"}}},
@@ -148,7 +148,7 @@ func (w *world) template(t *testing.T, name, userData, image string) string {
 }
 
 // newest returns the newest AL2023 image of an architecture.
-func (w *world) newest(t *testing.T, arch string) string {
+func (w *harness) newest(t *testing.T, arch string) string {
 	t.Helper()
 	out := must[*ec2.DescribeImagesOutput](t)(w.ec2.DescribeImages(t.Context(), &ec2.DescribeImagesInput{
 		Owners:  []string{"amazon"},
@@ -164,7 +164,7 @@ func (w *world) newest(t *testing.T, arch string) string {
 }
 
 // subnetIn returns the subnet of a zone.
-func (w *world) subnetIn(t *testing.T, zone string) string {
+func (w *harness) subnetIn(t *testing.T, zone string) string {
 	t.Helper()
 	out := must[*ec2.DescribeSubnetsOutput](t)(w.ec2.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{
 		Filters: []ec2types.Filter{{Name: aws.String("availability-zone"), Values: []string{zone}}},
@@ -173,7 +173,7 @@ func (w *world) subnetIn(t *testing.T, zone string) string {
 }
 
 // fleetOf asks for n machines of a capacity type; each pool is type/zone.
-func (w *world) fleetOf(t *testing.T, template string, kind ec2types.DefaultTargetCapacityType, n int32, pools ...string) *ec2.CreateFleetInput {
+func (w *harness) fleetOf(t *testing.T, template string, kind ec2types.DefaultTargetCapacityType, n int32, pools ...string) *ec2.CreateFleetInput {
 	t.Helper()
 	in := &ec2.CreateFleetInput{
 		Type:                        ec2types.FleetTypeInstant,
@@ -194,7 +194,7 @@ func (w *world) fleetOf(t *testing.T, template string, kind ec2types.DefaultTarg
 }
 
 func TestMachineLivesAndJoinsThroughItsUserData(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		name := w.prepare(t, al2023)
 		out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, name, spotTarget, 1, "m5.large/us-east-1a", "c5.large/us-east-1b")))
 		if len(out.Instances) != 1 || len(out.Instances[0].InstanceIds) != 1 || len(out.Errors) != 0 {
@@ -266,7 +266,7 @@ const (
 	odTarget   = ec2types.DefaultTargetCapacityTypeOnDemand
 )
 
-func (w *world) stateOf(t *testing.T, id string) ec2types.InstanceStateName {
+func (w *harness) stateOf(t *testing.T, id string) ec2types.InstanceStateName {
 	t.Helper()
 	out := must[*ec2.DescribeInstancesOutput](t)(w.ec2.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}}))
 	return out.Reservations[0].Instances[0].State.Name

@@ -12,14 +12,14 @@ import (
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 )
 
-func (c *call) describeSubnets(in *ec2.DescribeSubnetsInput) (*ec2.DescribeSubnetsOutput, error) {
+func describeSubnets(c *call, in *ec2.DescribeSubnetsInput) (*ec2.DescribeSubnetsOutput, error) {
 	for _, id := range in.SubnetIds {
-		if _, ok := c.subnet(id); !ok {
+		if _, ok := c.world.subnet(id); !ok {
 			return nil, refuse("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", id)
 		}
 	}
 	var out []ec2types.Subnet
-	for _, s := range c.st.Subnets {
+	for _, s := range c.world.st.Subnets {
 		n := s.Subnet
 		n.AvailableIpAddressCount = aws.Int32(int32(s.free()))
 		ok, err := matches(in.Filters, n, subnetFilters, n.Tags)
@@ -52,16 +52,16 @@ var subnetFilters = filters[ec2types.Subnet]{
 func (c *Cloud) AddSubnet(zone, cidr string, tags map[string]string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.seedSubnet(*c.st.Vpcs[0].VpcId, zone, 0)
-	s.Subnet.SubnetId = aws.String(c.newID("subnet"))
-	s.Subnet.SubnetArn = aws.String(c.cfg.arn("ec2", "subnet/"+*s.Subnet.SubnetId))
+	s := c.world.seedSubnet(*c.world.st.Vpcs[0].VpcId, zone, 0)
+	s.Subnet.SubnetId = aws.String(c.world.newID("subnet"))
+	s.Subnet.SubnetArn = aws.String(c.world.cfg.arn("ec2", "subnet/"+*s.Subnet.SubnetId))
 	s.Subnet.CidrBlock, s.Subnet.Ipv6CidrBlockAssociationSet = &cidr, nil
 	s.Subnet.Tags = nil
 	for k, v := range tags {
 		s.Subnet.Tags = withTags(s.Subnet.Tags, tagList(k, v))
 	}
-	c.st.Subnets = append(c.st.Subnets, s)
-	c.changed()
+	c.world.st.Subnets = append(c.world.st.Subnets, s)
+	c.world.changed()
 	return *s.Subnet.SubnetId
 }
 
@@ -70,23 +70,23 @@ func (c *Cloud) AddOutpost(zone, cidr string, types []string, tags map[string]st
 	id := c.AddSubnet(zone, cidr, tags)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range c.st.Subnets {
+	for _, s := range c.world.st.Subnets {
 		if *s.Subnet.SubnetId == id {
-			s.Subnet.OutpostArn, s.Outpost = aws.String(c.cfg.arn("outposts", "outpost/"+nameID("op", id))), types
+			s.Subnet.OutpostArn, s.Outpost = aws.String(c.world.cfg.arn("outposts", "outpost/"+nameID("op", id))), types
 		}
 	}
-	c.changed()
+	c.world.changed()
 	return id
 }
 
-func (c *call) describeSecurityGroups(in *ec2.DescribeSecurityGroupsInput) (*ec2.DescribeSecurityGroupsOutput, error) {
+func describeSecurityGroups(c *call, in *ec2.DescribeSecurityGroupsInput) (*ec2.DescribeSecurityGroupsOutput, error) {
 	var out []ec2types.SecurityGroup
 	for _, id := range in.GroupIds {
-		if !slices.ContainsFunc(c.st.Firewalls, func(g ec2types.SecurityGroup) bool { return *g.GroupId == id }) {
+		if !slices.ContainsFunc(c.world.st.Firewalls, func(g ec2types.SecurityGroup) bool { return *g.GroupId == id }) {
 			return nil, refuse("InvalidGroup.NotFound", "The security group '%s' does not exist", id)
 		}
 	}
-	for _, g := range c.st.Firewalls {
+	for _, g := range c.world.st.Firewalls {
 		ok, err := matches(in.Filters, g, groupFilters, g.Tags)
 		if err != nil {
 			return nil, err
@@ -111,22 +111,22 @@ var groupFilters = filters[ec2types.SecurityGroup]{
 func (c *Cloud) AddSecurityGroup(name string, tags map[string]string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := c.newID("sg")
+	id := c.world.newID("sg")
 	g := ec2types.SecurityGroup{
-		GroupId: &id, GroupName: &name, Description: &name, OwnerId: &c.cfg.Account, VpcId: c.st.Vpcs[0].VpcId,
-		SecurityGroupArn: aws.String(c.cfg.arn("ec2", "security-group/"+id)),
+		GroupId: &id, GroupName: &name, Description: &name, OwnerId: &c.world.cfg.Account, VpcId: c.world.st.Vpcs[0].VpcId,
+		SecurityGroupArn: aws.String(c.world.cfg.arn("ec2", "security-group/"+id)),
 	}
 	for k, v := range tags {
 		g.Tags = withTags(g.Tags, tagList(k, v))
 	}
-	c.st.Firewalls = append(c.st.Firewalls, g)
-	c.changed()
+	c.world.st.Firewalls = append(c.world.st.Firewalls, g)
+	c.world.changed()
 	return id
 }
 
-func (c *call) describeVpcs(in *ec2.DescribeVpcsInput) (*ec2.DescribeVpcsOutput, error) {
+func describeVpcs(c *call, in *ec2.DescribeVpcsInput) (*ec2.DescribeVpcsOutput, error) {
 	out := []ec2types.Vpc{}
-	for _, v := range c.st.Vpcs {
+	for _, v := range c.world.st.Vpcs {
 		ok, err := matches(in.Filters, v, vpcFilters, v.Tags)
 		if err != nil {
 			return nil, err
@@ -144,20 +144,20 @@ var vpcFilters = filters[ec2types.Vpc]{
 	"is-default": func(v ec2types.Vpc) []string { return boolValue(v.IsDefault) },
 }
 
-func (c *call) describeAvailabilityZones(in *ec2.DescribeAvailabilityZonesInput) (*ec2.DescribeAvailabilityZonesOutput, error) {
+func describeAvailabilityZones(c *call, in *ec2.DescribeAvailabilityZonesInput) (*ec2.DescribeAvailabilityZonesOutput, error) {
 	out := []ec2types.AvailabilityZone{}
-	for _, z := range c.data.zones {
+	for _, z := range c.world.data.zones {
 		state := ec2types.AvailabilityZoneStateAvailable
-		if slices.Contains(c.faults.ZonesDown, z) {
+		if slices.Contains(c.world.faults.ZonesDown, z) {
 			state = ec2types.AvailabilityZoneStateImpaired
 		}
-		group := c.data.groupOf(z)
+		group := c.world.data.groupOf(z)
 		zone := ec2types.AvailabilityZone{
-			ZoneName: &z, ZoneId: aws.String(c.data.zoneID(z)), RegionName: &c.cfg.Region, GroupName: &group,
+			ZoneName: &z, ZoneId: aws.String(c.world.data.zoneID(z)), RegionName: &c.world.cfg.Region, GroupName: &group,
 			NetworkBorderGroup: &group, State: state, ZoneType: aws.String("availability-zone"),
 			OptInStatus: ec2types.AvailabilityZoneOptInStatusOptInNotRequired, Messages: []ec2types.AvailabilityZoneMessage{},
 		}
-		if group != c.cfg.Region {
+		if group != c.world.cfg.Region {
 			zone.ZoneType, zone.OptInStatus = aws.String("local-zone"), ec2types.AvailabilityZoneOptInStatusOptedIn
 		}
 		ok, err := matches(in.Filters, zone, zoneFilters, nil)
@@ -180,7 +180,7 @@ var zoneFilters = filters[ec2types.AvailabilityZone]{
 	"opt-in-status": func(z ec2types.AvailabilityZone) []string { return []string{string(z.OptInStatus)} },
 }
 
-func (c *call) describeRegions(in *ec2.DescribeRegionsInput) (*ec2.DescribeRegionsOutput, error) {
+func describeRegions(c *call, in *ec2.DescribeRegionsInput) (*ec2.DescribeRegionsOutput, error) {
 	out := []ec2types.Region{}
 	for _, r := range awsdata.Regions() {
 		if known(in.RegionNames, &r) {
@@ -191,14 +191,14 @@ func (c *call) describeRegions(in *ec2.DescribeRegionsInput) (*ec2.DescribeRegio
 	return &ec2.DescribeRegionsOutput{Regions: out}, nil
 }
 
-func (c *call) createTags(in *ec2.CreateTagsInput) (*ec2.CreateTagsOutput, error) {
-	return &ec2.CreateTagsOutput{}, c.retag(in.Resources, in.Tags, func(have []ec2types.Tag) []ec2types.Tag {
+func createTags(c *call, in *ec2.CreateTagsInput) (*ec2.CreateTagsOutput, error) {
+	return &ec2.CreateTagsOutput{}, retag(c, in.Resources, in.Tags, func(have []ec2types.Tag) []ec2types.Tag {
 		return withTags(have, in.Tags)
 	})
 }
 
-func (c *call) deleteTags(in *ec2.DeleteTagsInput) (*ec2.DeleteTagsOutput, error) {
-	return &ec2.DeleteTagsOutput{}, c.retag(in.Resources, nil, func(have []ec2types.Tag) []ec2types.Tag {
+func deleteTags(c *call, in *ec2.DeleteTagsInput) (*ec2.DeleteTagsOutput, error) {
+	return &ec2.DeleteTagsOutput{}, retag(c, in.Resources, nil, func(have []ec2types.Tag) []ec2types.Tag {
 		return slices.DeleteFunc(slices.Clone(have), func(t ec2types.Tag) bool {
 			return slices.ContainsFunc(in.Tags, func(d ec2types.Tag) bool {
 				return aws.ToString(d.Key) == aws.ToString(t.Key) && (d.Value == nil || aws.ToString(d.Value) == aws.ToString(t.Value))
@@ -208,64 +208,64 @@ func (c *call) deleteTags(in *ec2.DeleteTagsInput) (*ec2.DeleteTagsOutput, error
 }
 
 // retag changes the tags of resources: of all of them, or of none if one does not exist.
-func (c *call) retag(ids []string, added []ec2types.Tag, change func([]ec2types.Tag) []ec2types.Tag) error {
+func retag(c *call, ids []string, added []ec2types.Tag, change func([]ec2types.Tag) []ec2types.Tag) error {
 	if err := checkTags(added); err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if _, ok := c.tagged(id); !ok {
+		if _, ok := tagged(c, id); !ok {
 			return missing(id)
 		}
 	}
 	for _, id := range ids {
-		if m, ok := c.st.Machines[id]; ok {
-			c.edit(m, c.now, func(i *ec2types.Instance) { i.Tags = change(i.Tags) })
+		if m, ok := c.world.st.Machines[id]; ok {
+			c.world.edit(m, c.now, func(i *ec2types.Instance) { i.Tags = change(i.Tags) })
 			continue
 		}
-		tags, _ := c.tagged(id)
+		tags, _ := tagged(c, id)
 		*tags = change(*tags)
 	}
 	return nil
 }
 
 // tagged returns where the tags of a resource are kept.
-func (c *call) tagged(id string) (*[]ec2types.Tag, bool) {
+func tagged(c *call, id string) (*[]ec2types.Tag, bool) {
 	kind, _, _ := strings.Cut(id, "-")
 	switch kind {
 	case "i":
-		if m, ok := c.st.Machines[id]; ok {
+		if m, ok := c.world.st.Machines[id]; ok {
 			return &m.Now.Tags, true
 		}
 	case "lt":
-		if t, ok := c.st.Templates[id]; ok {
+		if t, ok := c.world.st.Templates[id]; ok {
 			return &t.Template.Tags, true
 		}
 	case "subnet":
-		if s, ok := c.subnet(id); ok {
+		if s, ok := c.world.subnet(id); ok {
 			return &s.Subnet.Tags, true
 		}
 	case "cr":
-		if r, ok := c.st.Reservations[id]; ok {
+		if r, ok := c.world.st.Reservations[id]; ok {
 			return &r.Tags, true
 		}
 	case "pg":
-		if g, ok := c.st.Groups[id]; ok {
+		if g, ok := c.world.st.Groups[id]; ok {
 			return &g.Tags, true
 		}
 	case "ami":
-		for i := range c.st.Images {
-			if *c.st.Images[i].Image.ImageId == id {
-				return &c.st.Images[i].Image.Tags, true
+		for i := range c.world.st.Images {
+			if *c.world.st.Images[i].Image.ImageId == id {
+				return &c.world.st.Images[i].Image.Tags, true
 			}
 		}
 	case "sg":
-		for i := range c.st.Firewalls {
-			if *c.st.Firewalls[i].GroupId == id {
-				return &c.st.Firewalls[i].Tags, true
+		for i := range c.world.st.Firewalls {
+			if *c.world.st.Firewalls[i].GroupId == id {
+				return &c.world.st.Firewalls[i].Tags, true
 			}
 		}
 	case "vol":
-		for _, m := range c.st.Machines {
+		for _, m := range c.world.st.Machines {
 			for i := range m.Volumes {
 				if *m.Volumes[i].VolumeId == id {
 					return &m.Volumes[i].Tags, true
@@ -296,8 +296,12 @@ func checkTags(tags []ec2types.Tag) error {
 	if len(tags) > maxTags {
 		return refuse("TagLimitExceeded", "The maximum number of tags is %d", maxTags)
 	}
+	seen := map[string]bool{}
 	for _, t := range tags {
-		switch key := aws.ToString(t.Key); {
+		key := aws.ToString(t.Key)
+		switch {
+		case seen[key]:
+			return refuse("InvalidParameterValue", "Duplicate tag key '%s' specified.", key)
 		case key == "":
 			return refuse("InvalidParameterValue", "Tag key can't be empty")
 		case len(key) > 127:
@@ -307,6 +311,7 @@ func checkTags(tags []ec2types.Tag) error {
 		case strings.HasPrefix(strings.ToLower(key), "aws:"):
 			return refuse("InvalidParameterValue", "Tag keys starting with 'aws:' are reserved for internal use")
 		}
+		seen[key] = true
 	}
 	return nil
 }

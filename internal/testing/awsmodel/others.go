@@ -35,44 +35,44 @@ func (st *state) put(name, value string, at time.Time) {
 func (c *Cloud) PutParameter(name, value string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.st.put(name, value, time.Now())
-	c.changed()
+	c.world.st.put(name, value, time.Now())
+	c.world.changed()
 }
 
-func (c *call) tellParameter(name string) (ssmtypes.Parameter, bool) {
+func tellParameter(c *call, name string) (ssmtypes.Parameter, bool) {
 	asked := name
 	if strings.HasPrefix(name, "arn:") { // arn:aws:ssm:region:account:parameter/name
 		_, name, _ = strings.Cut(name, ":parameter")
 	}
-	p, ok := c.st.Parameters[name]
+	p, ok := c.world.st.Parameters[name]
 	if !ok {
 		return ssmtypes.Parameter{}, false
 	}
-	account := c.cfg.Account
+	account := c.world.cfg.Account
 	if strings.HasPrefix(name, "/aws/service/") {
 		account = ""
 	}
 	return ssmtypes.Parameter{
 		Name: &asked, Value: &p.Value, Type: ssmtypes.ParameterTypeString, Version: p.Version, DataType: aws.String("text"),
-		LastModifiedDate: aws.Time(p.Changed), ARN: aws.String("arn:aws:ssm:" + c.cfg.Region + ":" + account + ":parameter" + name),
+		LastModifiedDate: aws.Time(p.Changed), ARN: aws.String("arn:aws:ssm:" + c.world.cfg.Region + ":" + account + ":parameter" + name),
 	}, true
 }
 
-func (c *call) getParameter(in *ssm.GetParameterInput) (*ssm.GetParameterOutput, error) {
-	p, ok := c.tellParameter(aws.ToString(in.Name))
+func getParameter(c *call, in *ssm.GetParameterInput) (*ssm.GetParameterOutput, error) {
+	p, ok := tellParameter(c, aws.ToString(in.Name))
 	if !ok {
 		return nil, refuse("ParameterNotFound", "")
 	}
 	return &ssm.GetParameterOutput{Parameter: &p}, nil
 }
 
-func (c *call) getParameters(in *ssm.GetParametersInput) (*ssm.GetParametersOutput, error) {
+func getParameters(c *call, in *ssm.GetParametersInput) (*ssm.GetParametersOutput, error) {
 	if n := len(in.Names); n < 1 || n > 10 {
 		return nil, refuse("ValidationException", "Names has %d members, between 1 and 10 are allowed", n)
 	}
 	out := &ssm.GetParametersOutput{Parameters: []ssmtypes.Parameter{}, InvalidParameters: []string{}}
 	for _, name := range in.Names {
-		if p, ok := c.tellParameter(name); ok {
+		if p, ok := tellParameter(c, name); ok {
 			out.Parameters = append(out.Parameters, p)
 		} else {
 			out.InvalidParameters = append(out.InvalidParameters, name)
@@ -81,13 +81,13 @@ func (c *call) getParameters(in *ssm.GetParametersInput) (*ssm.GetParametersOutp
 	return out, nil
 }
 
-func (c *call) getParametersByPath(in *ssm.GetParametersByPathInput) (*ssm.GetParametersByPathOutput, error) {
+func getParametersByPath(c *call, in *ssm.GetParametersByPathInput) (*ssm.GetParametersByPathOutput, error) {
 	path := strings.TrimSuffix(aws.ToString(in.Path), "/") + "/"
 	var all []ssmtypes.Parameter
-	for name := range c.st.Parameters {
+	for name := range c.world.st.Parameters {
 		rest, ok := strings.CutPrefix(name, path)
 		if ok && (aws.ToBool(in.Recursive) || !strings.Contains(rest, "/")) {
-			p, _ := c.tellParameter(name)
+			p, _ := tellParameter(c, name)
 			all = append(all, p)
 		}
 	}
@@ -95,23 +95,26 @@ func (c *call) getParametersByPath(in *ssm.GetParametersByPathInput) (*ssm.GetPa
 	return &ssm.GetParametersByPathOutput{Parameters: out, NextToken: next}, err
 }
 
-func (c *call) putParameter(in *ssm.PutParameterInput) (*ssm.PutParameterOutput, error) {
+func putParameter(c *call, in *ssm.PutParameterInput) (*ssm.PutParameterOutput, error) {
 	name := aws.ToString(in.Name)
-	if _, ok := c.st.Parameters[name]; ok && !aws.ToBool(in.Overwrite) {
+	if _, ok := c.world.st.Parameters[name]; ok && !aws.ToBool(in.Overwrite) {
 		return nil, refuse("ParameterAlreadyExists",
 			"The parameter already exists. To overwrite this value, set the overwrite option in the request to true.")
 	}
-	c.st.put(name, aws.ToString(in.Value), c.now)
-	return &ssm.PutParameterOutput{Version: c.st.Parameters[name].Version}, nil
+	c.world.st.put(name, aws.ToString(in.Value), c.now)
+	return &ssm.PutParameterOutput{Version: c.world.st.Parameters[name].Version}, nil
 }
 
 // getProducts lists the on-demand prices of EC2 as the price list does: one product with one term for each type.
-func (c *call) getProducts(in *pricing.GetProductsInput) (*pricing.GetProductsOutput, error) {
+func getProducts(c *call, in *pricing.GetProductsInput) (*pricing.GetProductsOutput, error) {
 	if aws.ToString(in.ServiceCode) != "AmazonEC2" {
 		return nil, refuse("NotFoundException", "The model has only the prices of AmazonEC2, not of %s", aws.ToString(in.ServiceCode))
 	}
+	if n := aws.ToInt32(in.MaxResults); n > 100 {
+		return nil, refuse("InvalidParameterException", "MaxResults is %d, at most 100 are allowed", n)
+	}
 	var all []product
-	for _, p := range c.data.products() {
+	for _, p := range c.world.data.products() {
 		if offers(p, in.Filters) {
 			all = append(all, p)
 		}
@@ -205,44 +208,45 @@ func (p product) text(now time.Time) (string, error) {
 	return string(raw), err
 }
 
-func (c *call) describeCluster(in *eks.DescribeClusterInput) (*eks.DescribeClusterOutput, error) {
-	k := c.boot
+func describeCluster(c *call, in *eks.DescribeClusterInput) (*eks.DescribeClusterOutput, error) {
+	k := c.world.boot
 	if aws.ToString(in.Name) != k.Name {
 		return nil, refuseWith(http.StatusNotFound, "ResourceNotFoundException", "No cluster found for name: %s.", aws.ToString(in.Name))
 	}
 	var subnets []string
-	for _, s := range c.st.Subnets {
+	for _, s := range c.world.st.Subnets {
 		subnets = append(subnets, *s.Subnet.SubnetId)
 	}
 	network := &ekstypes.KubernetesNetworkConfigResponse{ServiceIpv4Cidr: &k.ServiceCIDR, IpFamily: ekstypes.IpFamilyIpv4}
-	if c.cfg.ipv6() {
+	if c.world.cfg.ipv6() {
 		network = &ekstypes.KubernetesNetworkConfigResponse{ServiceIpv6Cidr: &k.ServiceCIDR, IpFamily: ekstypes.IpFamilyIpv6}
 	}
 	return &eks.DescribeClusterOutput{Cluster: &ekstypes.Cluster{
-		Name: &k.Name, Arn: aws.String(c.cfg.arn("eks", "cluster/"+k.Name)), Version: &k.Version,
+		Name: &k.Name, Arn: aws.String(c.world.cfg.arn("eks", "cluster/"+k.Name)), Version: &k.Version,
 		Endpoint: &k.Endpoint, Status: ekstypes.ClusterStatusActive,
-		CertificateAuthority: &ekstypes.Certificate{Data: &k.CA}, CreatedAt: aws.Time(c.started), PlatformVersion: aws.String("eks.1"),
+		CertificateAuthority: &ekstypes.Certificate{Data: &k.CA}, CreatedAt: aws.Time(c.world.started),
+		PlatformVersion:         aws.String("eks.1"),
 		KubernetesNetworkConfig: network,
 		Identity: &ekstypes.Identity{Oidc: &ekstypes.OIDC{Issuer: aws.String("https://oidc.eks." +
-			c.cfg.Region + ".amazonaws.com/id/" + k.Name)}},
+			c.world.cfg.Region + ".amazonaws.com/id/" + k.Name)}},
 		ResourcesVpcConfig: &ekstypes.VpcConfigResponse{
-			VpcId: c.st.Vpcs[0].VpcId, SubnetIds: subnets, ClusterSecurityGroupId: aws.String(nameID("sg", k.Name)),
+			VpcId: c.world.st.Vpcs[0].VpcId, SubnetIds: subnets, ClusterSecurityGroupId: aws.String(nameID("sg", k.Name)),
 			EndpointPublicAccess: true,
 		},
-		RoleArn: aws.String(c.cfg.arn("iam", "role/eks-"+k.Name)), Tags: map[string]string{},
+		RoleArn: aws.String(c.world.cfg.arn("iam", "role/eks-"+k.Name)), Tags: map[string]string{},
 	}}, nil
 }
 
-func (c *call) listClusters(*eks.ListClustersInput) (*eks.ListClustersOutput, error) {
-	return &eks.ListClustersOutput{Clusters: []string{c.boot.Name}}, nil
+func listClusters(c *call, _ *eks.ListClustersInput) (*eks.ListClustersOutput, error) {
+	return &eks.ListClustersOutput{Clusters: []string{c.world.boot.Name}}, nil
 }
 
 // SetCluster changes what the cluster is, as an upgrade of its control plane does.
 func (c *Cloud) SetCluster(change func(*Cluster)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	change(&c.boot)
-	c.changed()
+	change(&c.world.boot)
+	c.world.changed()
 }
 
 func parsePool(text string) pool {

@@ -15,8 +15,8 @@ import (
 // Calls that only people make: Karpenter has no need of it.
 
 // rebootInstances answers as EC2 does, which says nothing: a machine that boots anew stays the machine that it is.
-func (c *call) rebootInstances(in *ec2.RebootInstancesInput) (*ec2.RebootInstancesOutput, error) {
-	some, err := c.some(in.InstanceIds)
+func rebootInstances(c *call, in *ec2.RebootInstancesInput) (*ec2.RebootInstancesOutput, error) {
+	some, err := some(c, in.InstanceIds)
 	if err != nil {
 		return nil, err
 	}
@@ -28,8 +28,8 @@ func (c *call) rebootInstances(in *ec2.RebootInstancesInput) (*ec2.RebootInstanc
 	return &ec2.RebootInstancesOutput{}, nil
 }
 
-func (c *call) describeInstanceAttribute(in *ec2.DescribeInstanceAttributeInput) (*ec2.DescribeInstanceAttributeOutput, error) {
-	some, err := c.some([]string{aws.ToString(in.InstanceId)})
+func describeInstanceAttribute(c *call, in *ec2.DescribeInstanceAttributeInput) (*ec2.DescribeInstanceAttributeOutput, error) {
+	some, err := some(c, []string{aws.ToString(in.InstanceId)})
 	if err != nil {
 		return nil, err
 	}
@@ -52,21 +52,21 @@ func (c *call) describeInstanceAttribute(in *ec2.DescribeInstanceAttributeInput)
 }
 
 // describeTags lists the tags of everything that can be tagged.
-func (c *call) describeTags(in *ec2.DescribeTagsInput) (*ec2.DescribeTagsOutput, error) {
-	ids := slices.Concat(slices.Collect(maps.Keys(c.st.Machines)), slices.Collect(maps.Keys(c.st.Templates)),
-		slices.Collect(maps.Keys(c.st.Reservations)), slices.Collect(maps.Keys(c.st.Groups)))
-	for _, s := range c.st.Subnets {
+func describeTags(c *call, in *ec2.DescribeTagsInput) (*ec2.DescribeTagsOutput, error) {
+	ids := slices.Concat(slices.Collect(maps.Keys(c.world.st.Machines)), slices.Collect(maps.Keys(c.world.st.Templates)),
+		slices.Collect(maps.Keys(c.world.st.Reservations)), slices.Collect(maps.Keys(c.world.st.Groups)))
+	for _, s := range c.world.st.Subnets {
 		ids = append(ids, *s.Subnet.SubnetId)
 	}
-	for _, g := range c.st.Firewalls {
+	for _, g := range c.world.st.Firewalls {
 		ids = append(ids, *g.GroupId)
 	}
-	for _, i := range c.st.Images {
+	for _, i := range c.world.st.Images {
 		ids = append(ids, *i.Image.ImageId)
 	}
 	var all []ec2types.TagDescription
 	for _, id := range ids {
-		tags, ok := c.tagged(id)
+		tags, ok := tagged(c, id)
 		if !ok {
 			continue
 		}
@@ -96,11 +96,12 @@ var tagFilters = filters[ec2types.TagDescription]{
 
 // describeFleets shows instant fleets by the machines that they made: EC2 keeps nothing else of them, and shows only those that are
 // asked for by id.
-func (c *call) describeFleets(in *ec2.DescribeFleetsInput) (*ec2.DescribeFleetsOutput, error) {
+func describeFleets(c *call, in *ec2.DescribeFleetsInput) (*ec2.DescribeFleetsOutput, error) {
 	out := &ec2.DescribeFleetsOutput{Fleets: []ec2types.FleetData{}}
 	for _, id := range in.FleetIds {
 		f := ec2types.FleetData{FleetId: &id, Type: ec2types.FleetTypeInstant, FleetState: ec2types.FleetStateCodeActive}
-		for _, m := range slices.SortedFunc(maps.Values(c.st.Machines), func(a, b *machine) int { return cmp.Compare(a.id(), b.id()) }) {
+		for _, m := range slices.SortedFunc(maps.Values(c.world.st.Machines),
+			func(a, b *machine) int { return cmp.Compare(a.id(), b.id()) }) {
 			if m.Fleet == id {
 				f.Instances = append(f.Instances, ec2types.DescribeFleetsInstances{
 					InstanceIds: []string{m.id()}, InstanceType: m.Now.InstanceType,
@@ -116,63 +117,63 @@ func (c *call) describeFleets(in *ec2.DescribeFleetsInput) (*ec2.DescribeFleetsO
 	return out, nil
 }
 
-func (c *call) copyImage(in *ec2.CopyImageInput) (*ec2.CopyImageOutput, error) {
-	return idempotent(c, in.ClientToken, in, func() (*ec2.CopyImageOutput, error) { return c.copied(in) })
+func copyImage(c *call, in *ec2.CopyImageInput) (*ec2.CopyImageOutput, error) {
+	return idempotent(c, in.ClientToken, in, func() (*ec2.CopyImageOutput, error) { return copied(c, in) })
 }
 
-func (c *call) copied(in *ec2.CopyImageInput) (*ec2.CopyImageOutput, error) {
-	source, ok := c.image(aws.ToString(in.SourceImageId))
+func copied(c *call, in *ec2.CopyImageInput) (*ec2.CopyImageOutput, error) {
+	source, ok := c.world.image(aws.ToString(in.SourceImageId))
 	if !ok {
 		return nil, refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", aws.ToString(in.SourceImageId))
 	}
 	made := source
-	made.Image.ImageId = aws.String(c.newID("ami"))
+	made.Image.ImageId = aws.String(c.world.newID("ami"))
 	made.Image.Name, made.Image.Description = in.Name, in.Description
-	made.Image.OwnerId, made.Image.ImageOwnerAlias, made.Image.Public = &c.cfg.Account, nil, aws.Bool(false)
+	made.Image.OwnerId, made.Image.ImageOwnerAlias, made.Image.Public = &c.world.cfg.Account, nil, aws.Bool(false)
 	made.Image.CreationDate = aws.String(c.now.UTC().Format("2006-01-02T15:04:05.000Z"))
 	made.Image.DeprecationTime = nil
 	made.Image.Tags = tagsFor(in.TagSpecifications, ec2types.ResourceTypeImage)
 	if aws.ToBool(in.CopyImageTags) {
 		made.Image.Tags = withTags(source.Image.Tags, made.Image.Tags)
 	}
-	c.st.Images = append(c.st.Images, made)
+	c.world.st.Images = append(c.world.st.Images, made)
 	return &ec2.CopyImageOutput{ImageId: made.Image.ImageId}, nil
 }
 
-func (c *call) deprecateImage(in *ec2.EnableImageDeprecationInput) (*ec2.EnableImageDeprecationOutput, error) {
-	for i := range c.st.Images {
-		if *c.st.Images[i].Image.ImageId != aws.ToString(in.ImageId) {
+func deprecateImage(c *call, in *ec2.EnableImageDeprecationInput) (*ec2.EnableImageDeprecationOutput, error) {
+	for i := range c.world.st.Images {
+		if *c.world.st.Images[i].Image.ImageId != aws.ToString(in.ImageId) {
 			continue
 		}
-		if aws.ToString(c.st.Images[i].Image.OwnerId) != c.cfg.Account {
+		if aws.ToString(c.world.st.Images[i].Image.OwnerId) != c.world.cfg.Account {
 			return nil, refuse("AuthFailure", "Not authorized for image:%s", aws.ToString(in.ImageId))
 		}
-		c.st.Images[i].Image.DeprecationTime = aws.String(aws.ToTime(in.DeprecateAt).UTC().Format("2006-01-02T15:04:05.000Z"))
+		c.world.st.Images[i].Image.DeprecationTime = aws.String(aws.ToTime(in.DeprecateAt).UTC().Format("2006-01-02T15:04:05.000Z"))
 		return &ec2.EnableImageDeprecationOutput{Return: aws.Bool(true)}, nil
 	}
 	return nil, refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", aws.ToString(in.ImageId))
 }
 
-func (c *call) createSecurityGroup(in *ec2.CreateSecurityGroupInput) (*ec2.CreateSecurityGroupOutput, error) {
-	vpc := cmp.Or(aws.ToString(in.VpcId), *c.st.Vpcs[0].VpcId)
-	if !slices.ContainsFunc(c.st.Vpcs, func(v ec2types.Vpc) bool { return *v.VpcId == vpc }) {
+func createSecurityGroup(c *call, in *ec2.CreateSecurityGroupInput) (*ec2.CreateSecurityGroupOutput, error) {
+	vpc := cmp.Or(aws.ToString(in.VpcId), *c.world.st.Vpcs[0].VpcId)
+	if !slices.ContainsFunc(c.world.st.Vpcs, func(v ec2types.Vpc) bool { return *v.VpcId == vpc }) {
 		return nil, refuse("InvalidVpcID.NotFound", "The vpc ID '%s' does not exist", vpc)
 	}
-	for _, g := range c.st.Firewalls {
+	for _, g := range c.world.st.Firewalls {
 		if *g.GroupName == aws.ToString(in.GroupName) && *g.VpcId == vpc {
 			return nil, refuse("InvalidGroup.Duplicate", "The security group '%s' already exists for VPC '%s'", *g.GroupName, vpc)
 		}
 	}
-	id := c.newID("sg")
+	id := c.world.newID("sg")
 	tags := tagsFor(in.TagSpecifications, ec2types.ResourceTypeSecurityGroup)
-	c.st.Firewalls = append(c.st.Firewalls, ec2types.SecurityGroup{
-		GroupId: &id, GroupName: in.GroupName, Description: in.Description, VpcId: &vpc, OwnerId: &c.cfg.Account, Tags: tags,
+	c.world.st.Firewalls = append(c.world.st.Firewalls, ec2types.SecurityGroup{
+		GroupId: &id, GroupName: in.GroupName, Description: in.Description, VpcId: &vpc, OwnerId: &c.world.cfg.Account, Tags: tags,
 	})
 	return &ec2.CreateSecurityGroupOutput{GroupId: &id, Tags: tags}, nil
 }
 
-func (c *call) modifySubnetAttribute(in *ec2.ModifySubnetAttributeInput) (*ec2.ModifySubnetAttributeOutput, error) {
-	s, ok := c.subnet(aws.ToString(in.SubnetId))
+func modifySubnetAttribute(c *call, in *ec2.ModifySubnetAttributeInput) (*ec2.ModifySubnetAttributeOutput, error) {
+	s, ok := c.world.subnet(aws.ToString(in.SubnetId))
 	if !ok {
 		return nil, refuse("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", aws.ToString(in.SubnetId))
 	}

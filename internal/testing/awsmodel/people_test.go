@@ -17,7 +17,7 @@ import (
 
 // What people look at with the aws command, and what they change by hand.
 func TestWhatPeopleAskEC2(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		ctx := t.Context()
 		template := w.prepare(t, al2023)
 		made := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(ctx, w.fleetOf(t, template, spotTarget, 1, "m5.large/us-east-1a")))
@@ -64,7 +64,7 @@ func TestWhatPeopleAskEC2(t *testing.T) {
 }
 
 func TestWhatPeopleMakeInEC2(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		ctx := t.Context()
 		group := &ec2.CreateSecurityGroupInput{GroupName: aws.String("more"), Description: aws.String("x"), TagSpecifications: []ec2types.TagSpecification{
 			{ResourceType: ec2types.ResourceTypeSecurityGroup, Tags: tagList(discoveryTag, "demo")},
@@ -117,7 +117,7 @@ func TestQueuesInTheOlderProtocol(t *testing.T) {
 		}
 		return answer.StatusCode, string(body)
 	}
-	queue := c.queueURL("demo")
+	queue := c.world.queueURL("demo")
 	for _, step := range []struct {
 		ask  []string
 		want []string // in the answer

@@ -104,11 +104,11 @@ func TestPolicyIsEnforcedOnEveryPartOfALaunch(t *testing.T) {
 		"a role that is not passed on": {all, "Admin", "iam:PassRole on resource: arn:aws:iam::123456789012:role/Admin"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, Config{Identities: map[string]Identity{"CONTROLLER": {ARN: "arn:aws:sts::123456789012:assumed-role/karpenter/x", Policies: [][]byte{[]byte(controller)}}}}, func(t *testing.T, w *world) {
+			inWorld(t, Config{Identities: map[string]Identity{"CONTROLLER": {ARN: "arn:aws:sts::123456789012:assumed-role/karpenter/x", Policies: [][]byte{[]byte(controller)}}}}, func(t *testing.T, w *harness) {
 				in := w.fleetOf(t, w.prepare(t, al2023), spotTarget, 1, "m5.large/us-east-1a")
 				in.TagSpecifications = owned(tc.tags...)
 				w.AddRole("Admin")
-				w.st.Profiles["nodes"].Role = tc.role
+				w.world.st.Profiles["nodes"].Role = tc.role
 				client := ec2.NewFromConfig(w.AWSConfigFor("CONTROLLER"))
 				_, err := client.CreateFleet(t.Context(), in)
 				if tc.want == "" {
@@ -129,7 +129,7 @@ func TestPolicyIsEnforcedOnEveryPartOfALaunch(t *testing.T) {
 }
 
 func TestEveryServiceDeniesInItsOwnShape(t *testing.T) {
-	inWorld(t, Config{Identities: map[string]Identity{"CONTROLLER": {ARN: "arn:aws:iam::123456789012:user/karpenter", Policies: [][]byte{[]byte(controller)}}}}, func(t *testing.T, w *world) {
+	inWorld(t, Config{Identities: map[string]Identity{"CONTROLLER": {ARN: "arn:aws:iam::123456789012:user/karpenter", Policies: [][]byte{[]byte(controller)}}}}, func(t *testing.T, w *harness) {
 		out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, w.prepare(t, al2023), odTarget, 1, "m5.large/us-east-1a")))
 		id := out.Instances[0].InstanceIds[0] // made by an administrator, without the controller's tag
 		cfg := w.AWSConfigFor("CONTROLLER")
@@ -179,7 +179,7 @@ func TestEveryServiceDeniesInItsOwnShape(t *testing.T) {
 				return err
 			}, ""},
 			"the queue, to send": {func() error {
-				_, err := sqs.NewFromConfig(cfg).SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: aws.String(w.queueURL("demo")), MessageBody: aws.String("x")})
+				_, err := sqs.NewFromConfig(cfg).SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: aws.String(w.world.queueURL("demo")), MessageBody: aws.String("x")})
 				return err
 			}, "AccessDeniedException"},
 		} {
@@ -193,7 +193,7 @@ func TestEveryServiceDeniesInItsOwnShape(t *testing.T) {
 func TestBoundaryLimitsWhatPoliciesAllow(t *testing.T) {
 	everything := []byte(`{"Statement":{"Effect":"Allow","Action":"*","Resource":"*"}}`)
 	boundary := []byte(`{"Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*"}}`)
-	inWorld(t, Config{Identities: map[string]Identity{"K": {ARN: "arn:aws:iam::123456789012:role/k", Policies: [][]byte{everything}, Boundary: boundary}}}, func(t *testing.T, w *world) {
+	inWorld(t, Config{Identities: map[string]Identity{"K": {ARN: "arn:aws:iam::123456789012:role/k", Policies: [][]byte{everything}, Boundary: boundary}}}, func(t *testing.T, w *harness) {
 		must[*ec2.DescribeVpcsOutput](t)(ec2.NewFromConfig(w.AWSConfigFor("K")).DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{}))
 		_, err := iam.NewFromConfig(w.AWSConfigFor("K")).GetRole(t.Context(), &iam.GetRoleInput{RoleName: aws.String("x")})
 		if code(err) != "AccessDenied" || !strings.Contains(err.Error(), "no permissions boundary allows") {

@@ -40,7 +40,7 @@ func scopeOf(r *http.Request) scope {
 func (c *Cloud) regional(s scope) bool {
 	switch s.service {
 	case "ec2", "ssm", "sqs", "eks", "arc-zonal-shift":
-		return s.region == c.cfg.Region
+		return s.region == c.world.cfg.Region
 	}
 	return true
 }
@@ -77,6 +77,8 @@ func protocolFor(service string, r *http.Request, body []byte) (*protocol, bool)
 		return restProtocol(service, decodeEKS), true
 	case "arc-zonal-shift":
 		return restProtocol(service, decodeShift), true
+	case "savingsplans":
+		return restProtocol(service, decodePlans), true
 	}
 	return nil, false
 }

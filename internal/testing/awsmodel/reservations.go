@@ -34,7 +34,7 @@ func (c *call) resolveReservation(s *spec, d *ec2types.RequestLaunchTemplateData
 		return refuse("InvalidParameterCombination", "Instances of market type %s need a target Capacity Reservation.", market)
 	}
 	if target != "" {
-		r, ok := c.st.Reservations[target]
+		r, ok := c.world.st.Reservations[target]
 		if !ok || r.State != ec2types.CapacityReservationStateActive {
 			return refuse("InvalidCapacityReservationId.NotFound", "The capacity reservation '%s' does not exist", target)
 		}
@@ -53,8 +53,8 @@ func (c *call) resolveReservation(s *spec, d *ec2types.RequestLaunchTemplateData
 	if preference == ec2types.CapacityReservationPreferenceNone {
 		return nil
 	}
-	for _, id := range slices.Sorted(maps.Keys(c.st.Reservations)) {
-		r := c.st.Reservations[id]
+	for _, id := range slices.Sorted(maps.Keys(c.world.st.Reservations)) {
+		r := c.world.st.Reservations[id]
 		if r.State == ec2types.CapacityReservationStateActive &&
 			r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaOpen && fits(r, s) && *r.AvailableInstanceCount > 0 {
 			s.reservation = r
@@ -97,11 +97,11 @@ func (c *Cloud) Reserve(r Reservation) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	id := c.newID("cr")
+	id := c.world.newID("cr")
 	out := &ec2types.CapacityReservation{
-		CapacityReservationId: &id, CapacityReservationArn: aws.String(c.cfg.arn("ec2", "capacity-reservation/"+id)),
-		OwnerId:      &c.cfg.Account,
-		InstanceType: &r.InstanceType, AvailabilityZone: &r.Zone, AvailabilityZoneId: aws.String(c.data.zoneID(r.Zone)),
+		CapacityReservationId: &id, CapacityReservationArn: aws.String(c.world.cfg.arn("ec2", "capacity-reservation/"+id)),
+		OwnerId:      &c.world.cfg.Account,
+		InstanceType: &r.InstanceType, AvailabilityZone: &r.Zone, AvailabilityZoneId: aws.String(c.world.data.zoneID(r.Zone)),
 		InstancePlatform: ec2types.CapacityReservationInstancePlatformLinuxUnix, TotalInstanceCount: &r.Count,
 		AvailableInstanceCount: aws.Int32(r.Count),
 		State:                  ec2types.CapacityReservationStateActive, InstanceMatchCriteria: ec2types.InstanceMatchCriteriaTargeted,
@@ -119,17 +119,17 @@ func (c *Cloud) Reserve(r Reservation) string {
 	for k, v := range r.Tags {
 		out.Tags = withTags(out.Tags, tagList(k, v))
 	}
-	c.st.Reservations[id] = out
-	c.changed()
+	c.world.st.Reservations[id] = out
+	c.world.changed()
 	return id
 }
 
 // Reclaim takes an interruptible reservation back: its machines get a notice, and stopped two minutes later.
 func (c *Cloud) Reclaim(id string) error {
 	c.mu.Lock()
-	r := c.st.Reservations[id]
+	r := c.world.st.Reservations[id]
 	var ids []string
-	for _, m := range c.st.Machines {
+	for _, m := range c.world.st.Machines {
 		if m.alive() && aws.ToString(m.Now.CapacityReservationId) == id {
 			ids = append(ids, m.id())
 		}
@@ -140,15 +140,15 @@ func (c *Cloud) Reclaim(id string) error {
 	}
 	taken := copyOf(*r)
 	taken.State, taken.AvailableInstanceCount = ec2types.CapacityReservationStateCancelled, aws.Int32(0)
-	c.st.Reservations[id] = taken
+	c.world.st.Reservations[id] = taken
 	c.mu.Unlock()
 	slices.Sort(ids)
 	if err := c.ReservationWarning(ids...); err != nil {
 		return err
 	}
-	return c.each(ids, func(c *Cloud, m *machine, now time.Time) {
-		c.at(now.Add(c.cfg.Timing.SpotNotice), m.id(), func(c *Cloud, m *machine, now time.Time) {
-			c.terminate(m, now, "Server.CapacityReservationInterruption",
+	return c.each(ids, func(w *world, m *machine, now time.Time) {
+		w.at(now.Add(w.cfg.Timing.SpotNotice), m.id(), func(w *world, m *machine, now time.Time) {
+			w.terminate(m, now, "Server.CapacityReservationInterruption",
 				"Server.CapacityReservationInterruption: The capacity was reclaimed")
 		})
 	})
@@ -159,26 +159,26 @@ func fits(r *ec2types.CapacityReservation, s *spec) bool {
 }
 
 // releaseReservation gives back the place of a machine that no longer holds it.
-func (c *Cloud) releaseReservation(m *machine) {
-	if r, ok := c.st.Reservations[aws.ToString(m.Now.CapacityReservationId)]; ok {
+func (w *world) releaseReservation(m *machine) {
+	if r, ok := w.st.Reservations[aws.ToString(m.Now.CapacityReservationId)]; ok {
 		r.AvailableInstanceCount = aws.Int32(min(*r.AvailableInstanceCount+1, *r.TotalInstanceCount))
 	}
 }
 
-func (c *call) createCapacityReservation(in *ec2.CreateCapacityReservationInput) (*ec2.CreateCapacityReservationOutput, error) {
+func createCapacityReservation(c *call, in *ec2.CreateCapacityReservationInput) (*ec2.CreateCapacityReservationOutput, error) {
 	name, zone := aws.ToString(in.InstanceType), aws.ToString(in.AvailabilityZone)
-	if !c.data.offered[zone][name] {
+	if !c.world.data.offered[zone][name] {
 		return nil, refuse("Unsupported", "The requested configuration is currently not supported: %s in %s", name, zone)
 	}
 	if aws.ToInt32(in.InstanceCount) < 1 {
 		return nil, refuse("InvalidParameterValue", "InstanceCount must be at least 1")
 	}
 	return idempotent(c, in.ClientToken, in, func() (*ec2.CreateCapacityReservationOutput, error) {
-		id := c.newID("cr")
+		id := c.world.newID("cr")
 		r := &ec2types.CapacityReservation{
-			CapacityReservationId: &id, CapacityReservationArn: aws.String(c.cfg.arn("ec2", "capacity-reservation/"+
-				id)), OwnerId: &c.cfg.Account,
-			InstanceType: &name, AvailabilityZone: &zone, AvailabilityZoneId: aws.String(c.data.zoneID(zone)),
+			CapacityReservationId: &id, CapacityReservationArn: aws.String(c.world.cfg.arn("ec2", "capacity-reservation/"+
+				id)), OwnerId: &c.world.cfg.Account,
+			InstanceType: &name, AvailabilityZone: &zone, AvailabilityZoneId: aws.String(c.world.data.zoneID(zone)),
 			InstancePlatform:   in.InstancePlatform,
 			TotalInstanceCount: in.InstanceCount, AvailableInstanceCount: aws.Int32(*in.InstanceCount),
 			State:                 ec2types.CapacityReservationStateActive,
@@ -194,64 +194,64 @@ func (c *call) createCapacityReservation(in *ec2.CreateCapacityReservationInput)
 		if r.EndDateType == "" {
 			r.EndDateType = ec2types.EndDateTypeUnlimited
 		}
-		c.st.Reservations[id] = r
+		c.world.st.Reservations[id] = r
 		return &ec2.CreateCapacityReservationOutput{CapacityReservation: copyOf(*r)}, nil
 	})
 }
 
-func (c *call) cancelCapacityReservation(in *ec2.CancelCapacityReservationInput) (*ec2.CancelCapacityReservationOutput, error) {
+func cancelCapacityReservation(c *call, in *ec2.CancelCapacityReservationInput) (*ec2.CancelCapacityReservationOutput, error) {
 	id := aws.ToString(in.CapacityReservationId)
-	r, ok := c.st.Reservations[id]
+	r, ok := c.world.st.Reservations[id]
 	if !ok {
 		return nil, missing(id)
 	}
-	c.lapse(r, ec2types.CapacityReservationStateCancelled, c.now)
+	c.world.lapse(r, ec2types.CapacityReservationStateCancelled, c.now)
 	return &ec2.CancelCapacityReservationOutput{Return: aws.Bool(true)}, nil
 }
 
 // lapse ends a reservation. Its machines run on, on demand.
-func (c *Cloud) lapse(r *ec2types.CapacityReservation, state ec2types.CapacityReservationState, now time.Time) {
+func (w *world) lapse(r *ec2types.CapacityReservation, state ec2types.CapacityReservationState, now time.Time) {
 	r.State, r.AvailableInstanceCount = state, aws.Int32(0)
-	for _, m := range c.st.Machines {
+	for _, m := range w.st.Machines {
 		if aws.ToString(m.Now.CapacityReservationId) == *r.CapacityReservationId {
 			m.Pool.capacityType = onDemand
-			c.edit(m, now, func(i *ec2types.Instance) { i.CapacityReservationId = nil })
+			w.edit(m, now, func(i *ec2types.Instance) { i.CapacityReservationId = nil })
 		}
 	}
-	c.changed()
+	w.changed()
 }
 
 // blockStops is how long before its end EC2 stops the machines of a capacity block.
 const blockStops = 30 * time.Minute
 
 // lapseExpired ends the reservations whose time has come, and stops the machines of blocks before.
-func (c *Cloud) lapseExpired(now time.Time) {
-	for _, r := range c.st.Reservations {
+func (w *world) lapseExpired(now time.Time) {
+	for _, r := range w.st.Reservations {
 		if r.EndDate != nil && r.State == ec2types.CapacityReservationStateActive && !r.EndDate.After(now) {
-			c.lapse(r, ec2types.CapacityReservationStateExpired, *r.EndDate)
+			w.lapse(r, ec2types.CapacityReservationStateExpired, *r.EndDate)
 		}
 		if r.EndDate != nil && marketOf(r) == ec2types.MarketTypeCapacityBlock && !r.EndDate.Add(-blockStops).After(now) {
-			for _, m := range c.st.Machines {
+			for _, m := range w.st.Machines {
 				if m.alive() && aws.ToString(m.Now.CapacityReservationId) == *r.CapacityReservationId {
-					c.terminate(m, now, "Server.CapacityBlockExpiration", "Server.CapacityBlockExpiration: The Capacity Block ends")
+					w.terminate(m, now, "Server.CapacityBlockExpiration", "Server.CapacityBlockExpiration: The Capacity Block ends")
 				}
 			}
 		}
 	}
 }
 
-func (c *call) describeCapacityReservations(in *ec2.DescribeCapacityReservationsInput) (*ec2.DescribeCapacityReservationsOutput, error) {
+func describeCapacityReservations(c *call, in *ec2.DescribeCapacityReservationsInput) (*ec2.DescribeCapacityReservationsOutput, error) {
 	if len(in.CapacityReservationIds) > 0 && in.MaxResults != nil {
 		return nil, refuse("InvalidParameterCombination",
 			"The parameter CapacityReservationIds cannot be used with the parameter MaxResults")
 	}
 	var out []ec2types.CapacityReservation
 	for _, id := range in.CapacityReservationIds {
-		if _, ok := c.st.Reservations[id]; !ok {
+		if _, ok := c.world.st.Reservations[id]; !ok {
 			return nil, missing(id)
 		}
 	}
-	for _, r := range c.st.Reservations {
+	for _, r := range c.world.st.Reservations {
 		ok, err := matches(in.Filters, *r, reservationFilters, r.Tags)
 		if err != nil {
 			return nil, err
@@ -275,12 +275,12 @@ var reservationFilters = filters[ec2types.CapacityReservation]{
 }
 
 // partitionFor is the partition of a new machine: the requested one, or the one with the fewest machines in the zone.
-func (c *call) partitionFor(s *spec) *int32 {
+func partitionFor(c *call, s *spec) *int32 {
 	if n := s.data.Placement.PartitionNumber; n != nil || s.placement.Strategy != ec2types.PlacementStrategyPartition {
 		return n
 	}
 	members := make([]int, aws.ToInt32(s.placement.PartitionCount))
-	for _, m := range c.st.Machines {
+	for _, m := range c.world.st.Machines {
 		if n := aws.ToInt32(m.Now.Placement.PartitionNumber); m.alive() && n > 0 && m.zone() == s.pool.zone &&
 			aws.ToString(m.Now.Placement.GroupId) == *s.placement.GroupId {
 			members[n-1]++
@@ -297,7 +297,7 @@ func (c *call) resolvePlacement(s *spec, d *ec2types.RequestLaunchTemplateData) 
 	if p == nil || p.GroupId == nil && aws.ToString(p.GroupName) == "" {
 		return nil
 	}
-	for _, g := range c.st.Groups {
+	for _, g := range c.world.st.Groups {
 		if p.GroupId != nil && *g.GroupId == *p.GroupId || p.GroupId == nil && *g.GroupName == *p.GroupName {
 			s.placement = g
 		}
@@ -323,9 +323,9 @@ func (c *call) resolvePlacement(s *spec, d *ec2types.RequestLaunchTemplateData) 
 }
 
 // crowded keeps the limit of spread placement groups, and cluster groups in one zone.
-func (c *call) crowded(s *spec) error {
+func crowded(c *call, s *spec) error {
 	if s.placement != nil && s.placement.Strategy == ec2types.PlacementStrategyCluster {
-		for _, m := range c.st.Machines {
+		for _, m := range c.world.st.Machines {
 			if m.alive() && m.zone() != s.pool.zone && aws.ToString(m.Now.Placement.GroupId) == *s.placement.GroupId {
 				return refuse("InvalidPlacementGroup.InUse",
 					"The placement group '%s' is in use in another availability zone: %s", *s.placement.GroupName, m.zone())
@@ -337,7 +337,7 @@ func (c *call) crowded(s *spec) error {
 		return nil
 	}
 	n := 0
-	for _, m := range c.st.Machines {
+	for _, m := range c.world.st.Machines {
 		if m.alive() && m.zone() == s.pool.zone && aws.ToString(m.Now.Placement.GroupId) == *s.placement.GroupId {
 			n++
 		}
@@ -350,8 +350,8 @@ func (c *call) crowded(s *spec) error {
 	return nil
 }
 
-func (c *call) createPlacementGroup(in *ec2.CreatePlacementGroupInput) (*ec2.CreatePlacementGroupOutput, error) {
-	for _, g := range c.st.Groups {
+func createPlacementGroup(c *call, in *ec2.CreatePlacementGroupInput) (*ec2.CreatePlacementGroupOutput, error) {
+	for _, g := range c.world.st.Groups {
 		if *g.GroupName == aws.ToString(in.GroupName) {
 			return nil, refuse("InvalidPlacementGroup.Duplicate", "The Placement Group '%s' already exists.", *g.GroupName)
 		}
@@ -364,9 +364,9 @@ func (c *call) createPlacementGroup(in *ec2.CreatePlacementGroupInput) (*ec2.Cre
 		!partitioned && in.PartitionCount != nil {
 		return nil, refuse("InvalidParameterValue", "PartitionCount is from 1 to 7, and for the strategy partition only.")
 	}
-	id := c.newID("pg")
+	id := c.world.newID("pg")
 	g := &ec2types.PlacementGroup{
-		GroupId: &id, GroupName: in.GroupName, GroupArn: aws.String(c.cfg.arn("ec2",
+		GroupId: &id, GroupName: in.GroupName, GroupArn: aws.String(c.world.cfg.arn("ec2",
 			"placement-group/"+aws.ToString(in.GroupName))), State: ec2types.PlacementGroupStateAvailable,
 		Strategy: in.Strategy, PartitionCount: in.PartitionCount, SpreadLevel: in.SpreadLevel,
 		Tags: tagsFor(in.TagSpecifications, ec2types.ResourceTypePlacementGroup),
@@ -374,15 +374,15 @@ func (c *call) createPlacementGroup(in *ec2.CreatePlacementGroupInput) (*ec2.Cre
 	if g.Strategy == ec2types.PlacementStrategySpread && g.SpreadLevel == "" {
 		g.SpreadLevel = ec2types.SpreadLevelRack
 	}
-	c.st.Groups[id] = g
+	c.world.st.Groups[id] = g
 	return &ec2.CreatePlacementGroupOutput{PlacementGroup: copyOf(*g)}, nil
 }
 
-func (c *call) describePlacementGroups(in *ec2.DescribePlacementGroupsInput) (*ec2.DescribePlacementGroupsOutput, error) {
+func describePlacementGroups(c *call, in *ec2.DescribePlacementGroupsInput) (*ec2.DescribePlacementGroupsOutput, error) {
 	out := []ec2types.PlacementGroup{}
 	seen := map[string]bool{}
-	for _, id := range slices.Sorted(maps.Keys(c.st.Groups)) {
-		g := *c.st.Groups[id]
+	for _, id := range slices.Sorted(maps.Keys(c.world.st.Groups)) {
+		g := *c.world.st.Groups[id]
 		seen[id], seen[*g.GroupName] = true, true
 		ok, err := matches(in.Filters, g, placementFilters, g.Tags)
 		if err != nil {

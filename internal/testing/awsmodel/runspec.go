@@ -3,6 +3,7 @@ package awsmodel
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -16,7 +17,7 @@ func (c *call) runSpec(in *ec2.RunInstancesInput) (*spec, error) {
 	version := 0
 	if ref := in.LaunchTemplate; ref != nil {
 		var err error
-		if t, err = c.findTemplate(ref.LaunchTemplateId, ref.LaunchTemplateName); err != nil {
+		if t, err = findTemplate(c, ref.LaunchTemplateId, ref.LaunchTemplateName); err != nil {
 			return nil, err
 		}
 		if version, err = t.version(aws.ToString(ref.Version)); err != nil {
@@ -38,15 +39,22 @@ func (c *call) runSpec(in *ec2.RunInstancesInput) (*spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkTagSpecs(in.TagSpecifications); err != nil {
+	if err := checkTagSpecs(in.TagSpecifications, machineTags...); err != nil {
 		return nil, err
 	}
 	s.tags, s.template, s.version, s.token = in.TagSpecifications, t, version, aws.ToString(in.ClientToken)
 	return s, nil
 }
 
-func (c *call) checkTagSpecs(specs []ec2types.TagSpecification) error {
+// machineTags are the kinds of resources that a call which launches machines can tag.
+var machineTags = []ec2types.ResourceType{ec2types.ResourceTypeInstance, ec2types.ResourceTypeVolume,
+	ec2types.ResourceTypeNetworkInterface, ec2types.ResourceTypeSpotInstancesRequest}
+
+func checkTagSpecs(specs []ec2types.TagSpecification, kinds ...ec2types.ResourceType) error {
 	for _, s := range specs {
+		if !slices.Contains(kinds, s.ResourceType) {
+			return refuse("InvalidParameterValue", "'%s' is not a valid taggable resource type for this operation.", s.ResourceType)
+		}
 		if err := checkTags(s.Tags); err != nil {
 			return err
 		}

@@ -30,26 +30,26 @@ func newState() *state {
 
 // seed makes an account as a cluster's owner has it before Karpenter comes: a network, the cluster's firewall, the node
 // role, the interruption queue, and the images that Amazon publishes.
-func (c *Cloud) seed() *state {
+func (w *world) seed() *state {
 	st := newState()
-	st.Started = c.started
-	name := c.cfg.Cluster.Name
+	st.Started = w.started
+	name := w.cfg.Cluster.Name
 	vpc := nameID("vpc", name)
 	st.Vpcs = []ec2types.Vpc{{
-		VpcId: &vpc, CidrBlock: aws.String("10.0.0.0/16"), State: ec2types.VpcStateAvailable, OwnerId: &c.cfg.Account,
+		VpcId: &vpc, CidrBlock: aws.String("10.0.0.0/16"), State: ec2types.VpcStateAvailable, OwnerId: &w.cfg.Account,
 		IsDefault: aws.Bool(false), InstanceTenancy: ec2types.TenancyDefault, DhcpOptionsId: aws.String(nameID("dopt", name)),
 		Tags: tagList("Name", name+"/VPC"),
 	}}
-	for i, zone := range awsdata.Zones(c.cfg.Region) {
-		st.Subnets = append(st.Subnets, c.seedSubnet(vpc, zone, i))
+	for i, zone := range awsdata.Zones(w.cfg.Region) {
+		st.Subnets = append(st.Subnets, w.seedSubnet(vpc, zone, i))
 	}
 	group := nameID("sg", name)
 	st.Firewalls = []ec2types.SecurityGroup{
 		{
 			GroupId: &group, GroupName: aws.String("eks-cluster-sg-" + name), Description: aws.String("EKS cluster " + name),
-			OwnerId: &c.cfg.Account, VpcId: &vpc, SecurityGroupArn: aws.String(c.cfg.arn("ec2", "security-group/"+group)),
+			OwnerId: &w.cfg.Account, VpcId: &vpc, SecurityGroupArn: aws.String(w.cfg.arn("ec2", "security-group/"+group)),
 			IpPermissions: []ec2types.IpPermission{{IpProtocol: aws.String("-1"),
-				UserIdGroupPairs: []ec2types.UserIdGroupPair{{GroupId: &group, UserId: &c.cfg.Account}}}},
+				UserIdGroupPairs: []ec2types.UserIdGroupPair{{GroupId: &group, UserId: &w.cfg.Account}}}},
 			IpPermissionsEgress: []ec2types.IpPermission{{IpProtocol: aws.String("-1"),
 				IpRanges: []ec2types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}}},
 			Tags: tagList("Name", "eks-cluster-sg-"+name, "aws:eks:cluster-name", name, discoveryTag,
@@ -58,19 +58,19 @@ func (c *Cloud) seed() *state {
 		{
 			GroupId: aws.String(nameID("sg", "default/"+name)), GroupName: aws.String("default"),
 			Description: aws.String("default VPC security group"),
-			OwnerId:     &c.cfg.Account, VpcId: &vpc, SecurityGroupArn: aws.String(c.cfg.arn("ec2",
+			OwnerId:     &w.cfg.Account, VpcId: &vpc, SecurityGroupArn: aws.String(w.cfg.arn("ec2",
 				"security-group/"+nameID("sg", "default/"+name))),
 		},
 	}
-	st.Roles[c.cfg.NodeRole] = &iamtypes.Role{
-		RoleName: &c.cfg.NodeRole, RoleId: aws.String("AROA" + strings.ToUpper(fmt.Sprintf("%016x", hash(c.cfg.NodeRole)))),
-		Arn: aws.String(c.cfg.arn("iam", "role/"+c.cfg.NodeRole)), Path: aws.String("/"), CreateDate: &c.started,
+	st.Roles[w.cfg.NodeRole] = &iamtypes.Role{
+		RoleName: &w.cfg.NodeRole, RoleId: aws.String("AROA" + strings.ToUpper(fmt.Sprintf("%016x", hash(w.cfg.NodeRole)))),
+		Arn: aws.String(w.cfg.arn("iam", "role/"+w.cfg.NodeRole)), Path: aws.String("/"), CreateDate: &w.started,
 		AssumeRolePolicyDocument: aws.String(url.QueryEscape(ec2Trust)),
 		MaxSessionDuration:       aws.Int32(3600),
 	}
-	st.Queues[c.cfg.Queue] = &queue{Created: c.started}
+	st.Queues[w.cfg.Queue] = &queue{Created: w.started}
 	for i, r := range releases {
-		c.publish(st, r, c.started.Add(time.Duration(i-len(releases))*30*24*time.Hour))
+		publish(w, st, r, w.started.Add(time.Duration(i-len(releases))*30*24*time.Hour))
 	}
 	return st
 }
@@ -82,14 +82,14 @@ const ec2Trust = `{"Version":"2012-10-17",` +
 // The private network of a world is 10.0.0.0/16, cut into one subnet of this size for each zone.
 const subnetBits = 19
 
-func (c *Cloud) seedSubnet(vpc, zone string, i int) *subnet {
+func (w *world) seedSubnet(vpc, zone string, i int) *subnet {
 	base := uint32(10<<24) + uint32(i)<<(32-subnetBits)
 	var raw [4]byte
 	binary.BigEndian.PutUint32(raw[:], base)
 	cidr := netip.PrefixFrom(netip.AddrFrom4(raw), subnetBits).String()
-	id := nameID("subnet", c.cfg.Cluster.Name+"/"+zone)
+	id := nameID("subnet", w.cfg.Cluster.Name+"/"+zone)
 	var six []ec2types.SubnetIpv6CidrBlockAssociation
-	if c.cfg.ipv6() {
+	if w.cfg.ipv6() {
 		six = []ec2types.SubnetIpv6CidrBlockAssociation{{
 			AssociationId: aws.String(nameID("subnet-cidr-assoc", id)), Ipv6CidrBlock: aws.String(fmt.Sprintf("2600:1f18:0:%x::/64", i)),
 			Ipv6CidrBlockState: &ec2types.SubnetCidrBlockState{State: ec2types.SubnetCidrBlockStateCodeAssociated},
@@ -97,11 +97,11 @@ func (c *Cloud) seedSubnet(vpc, zone string, i int) *subnet {
 	}
 	return &subnet{Taken: map[uint32]string{}, Next: firstAddress, Subnet: ec2types.Subnet{
 		Ipv6CidrBlockAssociationSet: six,
-		SubnetId:                    &id, SubnetArn: aws.String(c.cfg.arn("ec2", "subnet/"+id)), VpcId: &vpc, CidrBlock: &cidr,
-		AvailabilityZone: &zone, AvailabilityZoneId: aws.String(c.data.zoneID(zone)), OwnerId: &c.cfg.Account,
+		SubnetId:                    &id, SubnetArn: aws.String(w.cfg.arn("ec2", "subnet/"+id)), VpcId: &vpc, CidrBlock: &cidr,
+		AvailabilityZone: &zone, AvailabilityZoneId: aws.String(w.data.zoneID(zone)), OwnerId: &w.cfg.Account,
 		State: ec2types.SubnetStateAvailable, DefaultForAz: aws.Bool(false), MapPublicIpOnLaunch: aws.Bool(false),
 		AssignIpv6AddressOnCreation: aws.Bool(false),
-		Tags: tagList("Name", c.cfg.Cluster.Name+"/private/"+zone, discoveryTag, c.cfg.Cluster.Name, "network-type", "private",
+		Tags: tagList("Name", w.cfg.Cluster.Name+"/private/"+zone, discoveryTag, w.cfg.Cluster.Name, "network-type", "private",
 			"kubernetes.io/role/internal-elb", "1"),
 	}}
 }
@@ -154,8 +154,8 @@ func (s *subnet) take(n int, machine string) ([]netip.Addr, bool) {
 	return out, true
 }
 
-func (c *Cloud) releaseAddresses(m *machine) {
-	for _, s := range c.st.Subnets {
+func (w *world) releaseAddresses(m *machine) {
+	for _, s := range w.st.Subnets {
 		for at, id := range s.Taken {
 			if id == m.id() {
 				delete(s.Taken, at)
@@ -164,8 +164,8 @@ func (c *Cloud) releaseAddresses(m *machine) {
 	}
 }
 
-func (c *Cloud) subnet(id string) (*subnet, bool) {
-	for _, s := range c.st.Subnets {
+func (w *world) subnet(id string) (*subnet, bool) {
+	for _, s := range w.st.Subnets {
 		if *s.Subnet.SubnetId == id {
 			return s, true
 		}

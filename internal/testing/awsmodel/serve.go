@@ -47,11 +47,12 @@ func (o *operation) String() string { return o.service + ":" + o.name }
 
 // A call is one request while it is carried out. The world is locked.
 type call struct {
-	*Cloud
-	ctx context.Context
-	now time.Time
-	who *principal
-	op  *operation
+	cloud *Cloud
+	world *world
+	ctx   context.Context
+	now   time.Time
+	who   *principal
+	op    *operation
 }
 
 // A CallRecord is one call that arrived, for tests and for people who look at what went on.
@@ -92,7 +93,7 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if !c.regional(id) {
 		p.fail(w, c.requestID(), refuseWith(http.StatusForbidden, "AuthFailure",
-			"Credential should be scoped to a valid region, not '%s': this is %s.", id.region, c.cfg.Region))
+			"Credential should be scoped to a valid region, not '%s': this is %s.", id.region, c.world.cfg.Region))
 		return
 	}
 	name, in, err := p.decode(r, body)
@@ -116,8 +117,8 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 func (c *Cloud) requestID() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answers++
-	x := mix(c.cfg.Seed + c.answers)
+	c.world.answers++
+	x := mix(c.world.cfg.Seed + c.world.answers)
 	return fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", x>>32, x>>16&0xffff, x>>4&0xfff, x&0xfff, mix(x)&0xffffffffffff)
 }
 
@@ -130,8 +131,8 @@ func (c *Cloud) do(ctx context.Context, o *operation, key string, in any) (any, 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := &call{Cloud: c, ctx: ctx, now: time.Now(), who: c.principal(key), op: o}
-	c.advance(k.now)
+	k := &call{cloud: c, world: c.world, ctx: ctx, now: time.Now(), who: c.world.principal(key), op: o}
+	c.world.advance(k.now)
 	out, err := k.act(in)
 	record := CallRecord{At: k.now, Operation: o.String(), Caller: k.who.arn}
 	if err != nil {
@@ -149,7 +150,7 @@ func (c *Cloud) do(ctx context.Context, o *operation, key string, in any) (any, 
 
 func (k *call) act(in any) (any, error) {
 	o := k.op
-	if !k.admit(o.String(), isFiltered(in), k.now) {
+	if !k.cloud.admit(o.String(), isFiltered(in), k.now) {
 		return nil, throttled(o.service)
 	}
 	if f := k.injected(); f != nil {
@@ -157,6 +158,9 @@ func (k *call) act(in any) (any, error) {
 	}
 	if name := setOutside(in, o.reads); name != "" {
 		return nil, refuse("UnsupportedOperation", "The model of %s does not act on parameter %s.", o, name)
+	}
+	if err := checkFilters(in); err != nil {
+		return nil, err
 	}
 	if err := k.authorize(in); err != nil {
 		return nil, err
@@ -166,7 +170,7 @@ func (k *call) act(in any) (any, error) {
 	}
 	out, err := o.run(k, in)
 	if err == nil && !o.reader {
-		k.changed()
+		k.world.changed()
 	}
 	return out, err
 }
@@ -195,8 +199,8 @@ func isFiltered(in any) bool {
 }
 
 func (k *call) injected() *fault {
-	for pattern, f := range k.faults.Fail {
-		if match(pattern, k.op.String()) && (f.Share == 0 || k.chance("failure of "+k.op.String(), f.Share)) {
+	for pattern, f := range k.world.faults.Fail {
+		if match(pattern, k.op.String()) && (f.Share == 0 || k.world.chance("failure of "+k.op.String(), f.Share)) {
 			return refuseWith(max(f.Status, http.StatusBadRequest), f.Code, "%s", f.Message)
 		}
 	}
@@ -205,18 +209,18 @@ func (k *call) injected() *fault {
 
 func (c *Cloud) loses(o *operation) bool {
 	lossy := !o.reader
-	if of := c.faults.LostAnswersOf; len(of) > 0 {
+	if of := c.world.faults.LostAnswersOf; len(of) > 0 {
 		lossy = slices.Contains(of, o.String())
 	}
-	return lossy && c.chance("answer to "+o.String(), c.faults.LostAnswers)
+	return lossy && c.world.chance("answer to "+o.String(), c.world.faults.LostAnswers)
 }
 
 func (c *Cloud) delay(ctx context.Context, o *operation) error {
 	c.mu.Lock()
-	mean := c.faults.LatencyMillis
+	mean := c.world.faults.LatencyMillis
 	wait := time.Duration(0)
 	if mean > 0 {
-		wait = time.Duration(float64(mean)*(0.5+c.draw("latency of "+o.String()))) * time.Millisecond
+		wait = time.Duration(float64(mean)*(0.5+c.world.draw("latency of "+o.String()))) * time.Millisecond
 	}
 	c.mu.Unlock()
 	if wait == 0 {
@@ -252,7 +256,7 @@ func (c *Cloud) AWSConfig() aws.Config { return c.AWSConfigFor("MODEL") }
 // AWSConfigFor is AWSConfig for the caller with an access key id of Config.Identities.
 func (c *Cloud) AWSConfigFor(accessKey string) aws.Config {
 	return aws.Config{
-		Region:       c.cfg.Region,
+		Region:       c.world.cfg.Region,
 		Credentials:  credentials.NewStaticCredentialsProvider(accessKey, "secret", ""),
 		HTTPClient:   inProcess{c.Handler()},
 		BaseEndpoint: aws.String("http://aws.model"),

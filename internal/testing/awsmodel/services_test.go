@@ -34,7 +34,7 @@ func decode(t *testing.T, text string) string {
 }
 
 func TestCatalogueIsPagedThrough(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		var types []string
 		p := ec2.NewDescribeInstanceTypesPaginator(w.ec2, &ec2.DescribeInstanceTypesInput{MaxResults: aws.Int32(100)})
 		pages := 0
@@ -70,7 +70,7 @@ func TestCatalogueIsPagedThrough(t *testing.T) {
 
 func TestSpotPricesFollowTheFormulaAndDrift(t *testing.T) {
 	for pool, want := range map[string]float64{"m5.large/us-east-1a": 0.039780, "m6g.16xlarge/us-east-1a": 1.131427, "c7i-flex.2xlarge/us-east-1c": 0.216952} {
-		inWorld(t, Config{}, func(t *testing.T, w *world) {
+		inWorld(t, Config{}, func(t *testing.T, w *harness) {
 			name, zone, _ := strings.Cut(pool, "/")
 			price := func() float64 {
 				out := must[*ec2.DescribeSpotPriceHistoryOutput](t)(w.ec2.DescribeSpotPriceHistory(t.Context(), &ec2.DescribeSpotPriceHistoryInput{
@@ -91,7 +91,7 @@ func TestSpotPricesFollowTheFormulaAndDrift(t *testing.T) {
 			}
 		})
 	}
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		n := 0
 		p := ec2.NewDescribeSpotPriceHistoryPaginator(w.ec2, &ec2.DescribeSpotPriceHistoryInput{ProductDescriptions: []string{"Linux/UNIX"}, StartTime: aws.Time(time.Now()), MaxResults: aws.Int32(1000)})
 		for p.HasMorePages() {
@@ -104,7 +104,7 @@ func TestSpotPricesFollowTheFormulaAndDrift(t *testing.T) {
 }
 
 func TestPriceListHasEveryPrice(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		client := pricing.NewFromConfig(w.AWSConfig())
 		match := func(field, value string) pricingtypes.Filter {
 			return pricingtypes.Filter{Field: &field, Value: &value, Type: pricingtypes.FilterTypeTermMatch}
@@ -147,7 +147,7 @@ func TestPriceListHasEveryPrice(t *testing.T) {
 }
 
 func TestImagesOfEveryFamilyAndMinor(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		client := ssm.NewFromConfig(w.AWSConfig())
 		for _, minor := range []string{"1.31", "1.32", "1.33", "1.34", "1.35", "1.36"} {
 			paths := []string{
@@ -196,7 +196,7 @@ func TestImagesOfEveryFamilyAndMinor(t *testing.T) {
 }
 
 func TestInstanceProfiles(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		client := iam.NewFromConfig(w.AWSConfig())
 		ctx := t.Context()
 		for i := range 5 {
@@ -256,7 +256,7 @@ func TestInstanceProfiles(t *testing.T) {
 }
 
 func TestQueueDeliversAtLeastOnce(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		client := sqs.NewFromConfig(w.AWSConfig())
 		ctx := t.Context()
 		url := must[*sqs.GetQueueUrlOutput](t)(client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String("demo")})).QueueUrl
@@ -310,7 +310,7 @@ func TestQueueDeliversAtLeastOnce(t *testing.T) {
 
 // A parameter may be named by its ARN, and a policy that allows the parameter allows it by both names.
 func TestParametersByARN(t *testing.T) {
-	inWorld(t, Config{Identities: map[string]Identity{"CONTROLLER": {ARN: "arn:aws:iam::123456789012:user/karpenter", Policies: [][]byte{[]byte(controller)}}}}, func(t *testing.T, w *world) {
+	inWorld(t, Config{Identities: map[string]Identity{"CONTROLLER": {ARN: "arn:aws:iam::123456789012:user/karpenter", Policies: [][]byte{[]byte(controller)}}}}, func(t *testing.T, w *harness) {
 		client := ssm.NewFromConfig(w.AWSConfigFor("CONTROLLER"))
 		const name = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard/recommended/image_id"
 		for _, n := range []string{name, "arn:aws:ssm:us-east-1::parameter" + name} {
@@ -327,7 +327,7 @@ func TestParametersByARN(t *testing.T) {
 }
 
 func TestClusterAndCaller(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		client := eks.NewFromConfig(w.AWSConfig())
 		got := must[*eks.DescribeClusterOutput](t)(client.DescribeCluster(t.Context(), &eks.DescribeClusterInput{Name: aws.String("demo")})).Cluster
 		if *got.Version != "1.36" || *got.Endpoint != "https://k8s.example" || *got.CertificateAuthority.Data != "Q0E=" || *got.KubernetesNetworkConfig.ServiceIpv4Cidr != "10.100.0.0/16" {
@@ -344,7 +344,7 @@ func TestClusterAndCaller(t *testing.T) {
 }
 
 func TestTagsAndFilters(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, w.prepare(t, al2023), odTarget, 3, "m5.large/us-east-1a")))
 		ids := out.Instances[0].InstanceIds
 		must[*ec2.CreateTagsOutput](t)(w.ec2.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: ids[:2], Tags: tagList("Name", "a-"+ids[0])}))
@@ -367,7 +367,7 @@ func TestTagsAndFilters(t *testing.T) {
 		if _, err := w.ec2.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{ids[0], "i-0"}, Tags: tagList("x", "y")}); code(err) != "InvalidInstanceID.NotFound" {
 			t.Errorf("tagging nobody: %v", err)
 		}
-		if _, ok := tagValue(w.st.Machines[ids[0]].Now.Tags, "x"); ok {
+		if _, ok := tagValue(w.world.st.Machines[ids[0]].Now.Tags, "x"); ok {
 			t.Error("a call that failed tagged half of its resources")
 		}
 		must[*ec2.DeleteTagsOutput](t)(w.ec2.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: ids[:1], Tags: []ec2types.Tag{{Key: aws.String("Name")}}}))
@@ -384,7 +384,7 @@ func TestTagsAndFilters(t *testing.T) {
 }
 
 func TestStopAndStart(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, w.prepare(t, al2023), odTarget, 1, "m5.large/us-east-1a")))
 		ids := out.Instances[0].InstanceIds
 		time.Sleep(time.Minute)
@@ -402,7 +402,7 @@ func TestStopAndStart(t *testing.T) {
 }
 
 // launchInGroup launches an m5.large of a template, which it makes unless it is there, and returns the code with which that is refused.
-func (w *world) launchInGroup(t *testing.T, template string, d *ec2types.RequestLaunchTemplateData, zone string) string {
+func (w *harness) launchInGroup(t *testing.T, template string, d *ec2types.RequestLaunchTemplateData, zone string) string {
 	t.Helper()
 	if d != nil {
 		must[*ec2.CreateLaunchTemplateOutput](t)(w.ec2.CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{LaunchTemplateName: &template, LaunchTemplateData: d}))
@@ -415,7 +415,7 @@ func (w *world) launchInGroup(t *testing.T, template string, d *ec2types.Request
 }
 
 func TestPlacementGroups(t *testing.T) {
-	inWorld(t, Config{}, func(t *testing.T, w *world) {
+	inWorld(t, Config{}, func(t *testing.T, w *harness) {
 		w.prepare(t, al2023)
 		g := must[*ec2.CreatePlacementGroupOutput](t)(w.ec2.CreatePlacementGroup(t.Context(), &ec2.CreatePlacementGroupInput{GroupName: aws.String("wide"), Strategy: ec2types.PlacementStrategySpread}))
 		d := *w.Templates()[0].Data

@@ -10,11 +10,11 @@ import (
 )
 
 // load reads the snapshot; false without an error means that there is none.
-func (c *Cloud) load() (bool, error) {
-	if c.cfg.Snapshot == "" {
+func (w *world) load() (bool, error) {
+	if w.cfg.Snapshot == "" {
 		return false, nil
 	}
-	raw, err := os.ReadFile(c.cfg.Snapshot)
+	raw, err := os.ReadFile(w.cfg.Snapshot)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -25,7 +25,7 @@ func (c *Cloud) load() (bool, error) {
 	if err := json.Unmarshal(raw, st); err != nil {
 		return false, err
 	}
-	c.st = st
+	w.st = st
 	return true, nil
 }
 
@@ -35,21 +35,21 @@ const saveEvery = time.Second
 // save writes the snapshot if something changed and, unless it is the last one, if the previous one is not too young.
 // The file is replaced as a whole, so that a crash leaves the old or the new one.
 func (c *Cloud) save(last bool) error {
-	if c.cfg.Snapshot == "" {
+	if c.world.cfg.Snapshot == "" {
 		return nil
 	}
 	c.mu.Lock()
-	if !c.dirty || !last && time.Since(c.saved) < saveEvery {
+	if !c.world.dirty || !last && time.Since(c.saved) < saveEvery {
 		c.mu.Unlock()
 		return nil
 	}
-	raw, err := json.Marshal(c.st)
-	c.dirty, c.saved = false, time.Now()
+	raw, err := json.Marshal(c.world.st)
+	c.world.dirty, c.saved = false, time.Now()
 	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(c.cfg.Snapshot), ".snapshot-*")
+	tmp, err := os.CreateTemp(filepath.Dir(c.world.cfg.Snapshot), ".snapshot-*")
 	if err != nil {
 		return err
 	}
@@ -61,5 +61,5 @@ func (c *Cloud) save(last bool) error {
 	if err := tmp.Close(); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), c.cfg.Snapshot)
+	return os.Rename(tmp.Name(), c.world.cfg.Snapshot)
 }

@@ -40,33 +40,33 @@ const (
 	maxWait           = 20
 )
 
-func (c *Cloud) send(name, body string, attributes map[string]sqstypes.MessageAttributeValue, now time.Time) *message {
-	q, ok := c.st.Queues[name]
+func (w *world) send(name, body string, attributes map[string]sqstypes.MessageAttributeValue, now time.Time) *message {
+	q, ok := w.st.Queues[name]
 	if !ok {
 		return nil // EventBridge drops what has no target
 	}
-	m := &message{ID: c.uuid(), Body: body, Sent: now, VisibleAt: now, Attributes: attributes}
+	m := &message{ID: w.uuid(), Body: body, Sent: now, VisibleAt: now, Attributes: attributes}
 	q.Messages = append(q.Messages, m)
-	close(c.news)
-	c.news = make(chan struct{})
-	c.changed()
+	close(w.news)
+	w.news = make(chan struct{})
+	w.changed()
 	return m
 }
 
-func (c *Cloud) uuid() string {
-	c.st.Serial++
-	a, b := mix(c.cfg.Seed^c.st.Serial*0xd6e8feb86659fd93), mix(c.st.Serial)
+func (w *world) uuid() string {
+	w.st.Serial++
+	a, b := mix(w.cfg.Seed^w.st.Serial*0xd6e8feb86659fd93), mix(w.st.Serial)
 	return fmt.Sprintf("%08x-%04x-4%03x-a%03x-%012x", a>>32, a>>16&0xffff, a>>4&0xfff, b&0xfff, b>>16)
 }
 
-func (c *Cloud) queueURL(name string) string {
-	return "https://sqs." + c.cfg.Region + ".amazonaws.com/" + c.cfg.Account + "/" + name
+func (w *world) queueURL(name string) string {
+	return "https://sqs." + w.cfg.Region + ".amazonaws.com/" + w.cfg.Account + "/" + name
 }
 
 func (c *call) queue(url *string) (string, *queue, error) {
 	text := aws.ToString(url)
 	name := text[strings.LastIndex(text, "/")+1:]
-	q, ok := c.st.Queues[name]
+	q, ok := c.world.st.Queues[name]
 	if !ok {
 		return name, nil, noQueue()
 	}
@@ -80,47 +80,47 @@ func noQueue() *fault {
 	return f
 }
 
-func (c *call) getQueueURL(in *sqs.GetQueueUrlInput) (*sqs.GetQueueUrlOutput, error) {
+func getQueueURL(c *call, in *sqs.GetQueueUrlInput) (*sqs.GetQueueUrlOutput, error) {
 	name := aws.ToString(in.QueueName)
-	if _, ok := c.st.Queues[name]; !ok {
+	if _, ok := c.world.st.Queues[name]; !ok {
 		return nil, noQueue()
 	}
-	return &sqs.GetQueueUrlOutput{QueueUrl: aws.String(c.queueURL(name))}, nil
+	return &sqs.GetQueueUrlOutput{QueueUrl: aws.String(c.world.queueURL(name))}, nil
 }
 
-func (c *call) listQueues(in *sqs.ListQueuesInput) (*sqs.ListQueuesOutput, error) {
+func listQueues(c *call, in *sqs.ListQueuesInput) (*sqs.ListQueuesOutput, error) {
 	out := &sqs.ListQueuesOutput{QueueUrls: []string{}}
-	for _, name := range slices.Sorted(maps.Keys(c.st.Queues)) {
+	for _, name := range slices.Sorted(maps.Keys(c.world.st.Queues)) {
 		if strings.HasPrefix(name, aws.ToString(in.QueueNamePrefix)) {
-			out.QueueUrls = append(out.QueueUrls, c.queueURL(name))
+			out.QueueUrls = append(out.QueueUrls, c.world.queueURL(name))
 		}
 	}
 	return out, nil
 }
 
-func (c *call) createQueue(in *sqs.CreateQueueInput) (*sqs.CreateQueueOutput, error) {
+func createQueue(c *call, in *sqs.CreateQueueInput) (*sqs.CreateQueueOutput, error) {
 	name := aws.ToString(in.QueueName)
-	if _, ok := c.st.Queues[name]; !ok {
-		c.st.Queues[name] = &queue{Created: c.now}
+	if _, ok := c.world.st.Queues[name]; !ok {
+		c.world.st.Queues[name] = &queue{Created: c.now}
 	}
-	return &sqs.CreateQueueOutput{QueueUrl: aws.String(c.queueURL(name))}, nil
+	return &sqs.CreateQueueOutput{QueueUrl: aws.String(c.world.queueURL(name))}, nil
 }
 
-func (c *call) deleteQueue(in *sqs.DeleteQueueInput) (*sqs.DeleteQueueOutput, error) {
+func deleteQueue(c *call, in *sqs.DeleteQueueInput) (*sqs.DeleteQueueOutput, error) {
 	name, _, err := c.queue(in.QueueUrl)
 	if err != nil {
 		return nil, err
 	}
-	delete(c.st.Queues, name)
+	delete(c.world.st.Queues, name)
 	return &sqs.DeleteQueueOutput{}, nil
 }
 
-func (c *call) sendMessage(in *sqs.SendMessageInput) (*sqs.SendMessageOutput, error) {
+func sendMessage(c *call, in *sqs.SendMessageInput) (*sqs.SendMessageOutput, error) {
 	name, _, err := c.queue(in.QueueUrl)
 	if err != nil {
 		return nil, err
 	}
-	m := c.send(name, aws.ToString(in.MessageBody), in.MessageAttributes, c.now)
+	m := c.world.send(name, aws.ToString(in.MessageBody), in.MessageAttributes, c.now)
 	return &sqs.SendMessageOutput{MessageId: &m.ID, MD5OfMessageBody: aws.String(digest(m.Body))}, nil
 }
 
@@ -130,7 +130,7 @@ func digest(body string) string {
 }
 
 // receiveMessage waits for messages, with the world unlocked, for as long as the caller asks.
-func (c *call) receiveMessage(in *sqs.ReceiveMessageInput) (*sqs.ReceiveMessageOutput, error) {
+func receiveMessage(c *call, in *sqs.ReceiveMessageInput) (*sqs.ReceiveMessageOutput, error) {
 	most := int(in.MaxNumberOfMessages)
 	if most == 0 {
 		most = 1
@@ -149,24 +149,24 @@ func (c *call) receiveMessage(in *sqs.ReceiveMessageInput) (*sqs.ReceiveMessageO
 		if err != nil {
 			return nil, err
 		}
-		got, next := c.take(q, most, in)
+		got, next := take(c, q, most, in)
 		if len(got) > 0 || !c.now.Before(deadline) {
 			return &sqs.ReceiveMessageOutput{Messages: got}, nil
 		}
-		if err := c.await(ztime.Sooner(deadline, next)); err != nil {
+		if err := await(c, ztime.Sooner(deadline, next)); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // await unlocks the world until a message arrives or the time comes.
-func (c *call) await(until time.Time) error {
-	news := c.news
-	c.mu.Unlock()
+func await(c *call, until time.Time) error {
+	news := c.world.news
+	c.cloud.mu.Unlock()
 	defer func() {
-		c.mu.Lock()
+		c.cloud.mu.Lock()
 		c.now = time.Now()
-		c.advance(c.now)
+		c.world.advance(c.now)
 	}()
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
@@ -180,7 +180,7 @@ func (c *call) await(until time.Time) error {
 }
 
 // take receives up to n visible messages, and says when the next one becomes visible.
-func (c *call) take(q *queue, n int, in *sqs.ReceiveMessageInput) (got []sqstypes.Message, next time.Time) {
+func take(c *call, q *queue, n int, in *sqs.ReceiveMessageInput) (got []sqstypes.Message, next time.Time) {
 	hide := defaultVisibility
 	if in.VisibilityTimeout > 0 {
 		hide = time.Duration(in.VisibilityTimeout) * time.Second
@@ -194,17 +194,25 @@ func (c *call) take(q *queue, n int, in *sqs.ReceiveMessageInput) (got []sqstype
 			break
 		}
 		m.VisibleAt = c.now.Add(hide)
-		m.Receipt = c.uuid()
+		m.Receipt = signed(c.world.uuid())
 		m.Received++
 		if m.First.IsZero() {
 			m.First = c.now
 		}
-		got = append(got, c.received(m, in))
+		got = append(got, received(c, m, in))
 	}
 	return got, next
 }
 
-func (c *call) received(m *message, in *sqs.ReceiveMessageInput) sqstypes.Message {
+// signed returns a receipt handle that says by itself that this queue service issued it, as those of SQS do.
+func signed(id string) string { return id + "." + digest(id) }
+
+func issued(receipt string) bool {
+	id, _, ok := strings.Cut(receipt, ".")
+	return ok && signed(id) == receipt
+}
+
+func received(c *call, m *message, in *sqs.ReceiveMessageInput) sqstypes.Message {
 	out := sqstypes.Message{MessageId: &m.ID, Body: &m.Body, MD5OfBody: aws.String(digest(m.Body)), ReceiptHandle: aws.String(m.Receipt)}
 	all := map[string]string{
 		"SentTimestamp":                    strconv.FormatInt(m.Sent.UnixMilli(), 10),
@@ -229,20 +237,20 @@ func (c *call) received(m *message, in *sqs.ReceiveMessageInput) sqstypes.Messag
 	return out
 }
 
-func (c *call) deleteMessage(in *sqs.DeleteMessageInput) (*sqs.DeleteMessageOutput, error) {
+func deleteMessage(c *call, in *sqs.DeleteMessageInput) (*sqs.DeleteMessageOutput, error) {
 	_, q, err := c.queue(in.QueueUrl)
 	if err != nil {
 		return nil, err
 	}
 	receipt := aws.ToString(in.ReceiptHandle)
-	if receipt == "" {
+	if !issued(receipt) {
 		return nil, refuse("ReceiptHandleIsInvalid", "The input receipt handle is invalid.")
 	}
 	q.Messages = slices.DeleteFunc(q.Messages, func(m *message) bool { return m.Receipt == receipt })
 	return &sqs.DeleteMessageOutput{}, nil
 }
 
-func (c *call) purgeQueue(in *sqs.PurgeQueueInput) (*sqs.PurgeQueueOutput, error) {
+func purgeQueue(c *call, in *sqs.PurgeQueueInput) (*sqs.PurgeQueueOutput, error) {
 	_, q, err := c.queue(in.QueueUrl)
 	if err != nil {
 		return nil, err
@@ -251,7 +259,7 @@ func (c *call) purgeQueue(in *sqs.PurgeQueueInput) (*sqs.PurgeQueueOutput, error
 	return &sqs.PurgeQueueOutput{}, nil
 }
 
-func (c *call) getQueueAttributes(in *sqs.GetQueueAttributesInput) (*sqs.GetQueueAttributesOutput, error) {
+func getQueueAttributes(c *call, in *sqs.GetQueueAttributesInput) (*sqs.GetQueueAttributesOutput, error) {
 	name, q, err := c.queue(in.QueueUrl)
 	if err != nil {
 		return nil, err
@@ -263,7 +271,7 @@ func (c *call) getQueueAttributes(in *sqs.GetQueueAttributesInput) (*sqs.GetQueu
 		}
 	}
 	all := map[string]string{
-		"QueueArn":                              c.cfg.arn("sqs", name),
+		"QueueArn":                              c.world.cfg.arn("sqs", name),
 		"ApproximateNumberOfMessages":           strconv.Itoa(visible),
 		"ApproximateNumberOfMessagesNotVisible": strconv.Itoa(len(q.Messages) - visible),
 		"CreatedTimestamp":                      strconv.FormatInt(q.Created.Unix(), 10),

@@ -84,33 +84,33 @@ func (s *seen[T]) was(old T, now, until time.Time) {
 }
 
 // edit changes a machine; describe calls may lag behind.
-func (c *Cloud) edit(m *machine, now time.Time, change func(*ec2types.Instance)) {
+func (w *world) edit(m *machine, now time.Time, change func(*ec2types.Instance)) {
 	old := m.Now
 	old.Tags = slices.Clone(old.Tags)
 	if old.State != nil {
 		s := *old.State
 		old.State = &s
 	}
-	m.was(old, now, now.Add(c.lag(m.id())))
+	m.was(old, now, now.Add(w.lag(m.id())))
 	m.Now.Tags = slices.Clone(m.Now.Tags)
 	change(&m.Now)
-	c.changed()
+	w.changed()
 }
 
 // view returns what a describe call sees of a machine, false if it does not see it.
-func (c *Cloud) view(m *machine, now time.Time) (ec2types.Instance, bool) {
-	if !c.sees(m.id(), m.Hidden, now) {
+func (w *world) view(m *machine, now time.Time) (ec2types.Instance, bool) {
+	if !w.sees(m.id(), m.Hidden, now) {
 		return ec2types.Instance{}, false
 	}
-	if m.Old != nil && !c.sees(m.id(), m.OldUntil, now) {
+	if m.Old != nil && !w.sees(m.id(), m.OldUntil, now) {
 		return *m.Old, true
 	}
 	return m.Now, true
 }
 
 // sees reports whether a describe call sees something that was made a moment ago.
-func (c *Cloud) sees(what string, hidden, now time.Time) bool {
-	return !now.Before(hidden) || !c.chance("look at "+what, 0.5)
+func (w *world) sees(what string, hidden, now time.Time) bool {
+	return !now.Before(hidden) || !w.chance("look at "+what, 0.5)
 }
 
 // A pool is what capacity comes from.
@@ -129,9 +129,9 @@ func (p *pool) UnmarshalText(text []byte) error {
 }
 
 // used counts the machines that each pool holds.
-func (c *Cloud) used() map[pool]int {
+func (w *world) used() map[pool]int {
 	out := map[pool]int{}
-	for _, m := range c.st.Machines {
+	for _, m := range w.st.Machines {
 		if m.alive() {
 			out[m.Pool]++
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -27,31 +28,36 @@ type templateVersion struct {
 	Data        *ec2types.RequestLaunchTemplateData
 }
 
+// templateName is the form that EC2 wants of the name of a launch template.
+var templateName = regexp.MustCompile(`^[a-zA-Z0-9().\-/_]{3,128}$`)
+
 // userDataLimit is EC2's, for user data before it is encoded.
 const userDataLimit = 16384
 
-func (c *call) createLaunchTemplate(in *ec2.CreateLaunchTemplateInput) (*ec2.CreateLaunchTemplateOutput, error) {
+func createLaunchTemplate(c *call, in *ec2.CreateLaunchTemplateInput) (*ec2.CreateLaunchTemplateOutput, error) {
 	name := aws.ToString(in.LaunchTemplateName)
-	if len(name) < 3 || len(name) > 128 {
-		return nil, refuse("InvalidLaunchTemplateName.MalformedException", "Launch template name must be between 3 and 128 characters.")
+	if !templateName.MatchString(name) {
+		return nil, refuse("InvalidLaunchTemplateName.MalformedException",
+			"Launch template name must be between 3 and 128 characters: letters, digits and -_./() only.")
 	}
 	return idempotent(c, in.ClientToken, in, func() (*ec2.CreateLaunchTemplateOutput, error) {
-		if t := c.templateNamed(name); t != nil {
+		if t := c.world.templateNamed(name); t != nil {
 			return nil, refuse("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
 		}
-		if err := c.checkTemplateData(in.LaunchTemplateData); err != nil {
+		if err := checkTemplateData(c, in.LaunchTemplateData); err != nil {
 			return nil, err
 		}
 		tags := tagsFor(in.TagSpecifications, ec2types.ResourceTypeLaunchTemplate)
 		if err := checkTags(tags); err != nil {
 			return nil, err
 		}
-		t := &template{Hidden: c.now.Add(c.lag(name)), Template: ec2types.LaunchTemplate{
-			LaunchTemplateId: aws.String(c.newID("lt")), LaunchTemplateName: &name, CreateTime: aws.Time(c.now), CreatedBy: &c.who.arn,
+		t := &template{Hidden: c.now.Add(c.world.lag(name)), Template: ec2types.LaunchTemplate{
+			LaunchTemplateId: aws.String(c.world.newID("lt")), LaunchTemplateName: &name, CreateTime: aws.Time(c.now),
+			CreatedBy:            &c.who.arn,
 			DefaultVersionNumber: aws.Int64(1), LatestVersionNumber: aws.Int64(1), Tags: tags,
 		}}
 		t.Versions = []templateVersion{{aws.ToString(in.VersionDescription), c.now, in.LaunchTemplateData}}
-		c.st.Templates[*t.Template.LaunchTemplateId] = t
+		c.world.st.Templates[*t.Template.LaunchTemplateId] = t
 		return &ec2.CreateLaunchTemplateOutput{LaunchTemplate: copyOf(t.Template)}, nil
 	})
 }
@@ -66,7 +72,7 @@ var actsOn = []string{
 }
 
 // checkTemplateData refuses what EC2 refuses when a template is made; the rest shows when it is launched.
-func (c *call) checkTemplateData(d *ec2types.RequestLaunchTemplateData) error {
+func checkTemplateData(c *call, d *ec2types.RequestLaunchTemplateData) error {
 	if d == nil {
 		return refuse("MissingParameter", "The request must contain the parameter LaunchTemplateData")
 	}
@@ -76,11 +82,8 @@ func (c *call) checkTemplateData(d *ec2types.RequestLaunchTemplateData) error {
 	if err := checkUserData(aws.ToString(d.UserData)); err != nil {
 		return err
 	}
-	if m := d.MetadataOptions; m != nil {
-		if hops := m.HttpPutResponseHopLimit; hops != nil && (*hops < 1 || *hops > 64) {
-			return refuse("InvalidParameterValue",
-				"Value (%d) for parameter HttpPutResponseHopLimit is invalid. Expected a value between 1 and 64", *hops)
-		}
+	if err := checkHops(d.MetadataOptions); err != nil {
+		return err
 	}
 	for _, s := range d.TagSpecifications {
 		if err := checkTags(s.Tags); err != nil {
@@ -88,6 +91,17 @@ func (c *call) checkTemplateData(d *ec2types.RequestLaunchTemplateData) error {
 		}
 	}
 	return checkInterfaces(d.NetworkInterfaces)
+}
+
+func checkHops(m *ec2types.LaunchTemplateInstanceMetadataOptionsRequest) error {
+	if m == nil || m.HttpPutResponseHopLimit == nil {
+		return nil
+	}
+	if hops := *m.HttpPutResponseHopLimit; hops < 1 || hops > 64 {
+		return refuse("InvalidParameterValue",
+			"Value (%d) for parameter HttpPutResponseHopLimit is invalid. Expected a value between 1 and 64", hops)
+	}
+	return nil
 }
 
 func checkUserData(encoded string) error {
@@ -123,8 +137,8 @@ func checkInterfaces(nics []ec2types.LaunchTemplateInstanceNetworkInterfaceSpeci
 	return nil
 }
 
-func (c *Cloud) templateNamed(name string) *template {
-	for _, t := range c.st.Templates {
+func (w *world) templateNamed(name string) *template {
+	for _, t := range w.st.Templates {
 		if *t.Template.LaunchTemplateName == name {
 			return t
 		}
@@ -133,20 +147,20 @@ func (c *Cloud) templateNamed(name string) *template {
 }
 
 // findTemplate finds a template as a call of this moment would: a template that was made just now may not be known yet.
-func (c *call) findTemplate(id, name *string) (*template, error) {
+func findTemplate(c *call, id, name *string) (*template, error) {
 	var t *template
 	switch {
 	case id != nil && name != nil:
 		return nil, refuse("InvalidParameterCombination", "You can specify either the launch template ID or its name.")
 	case id != nil:
-		t = c.st.Templates[*id]
-		if t == nil || !c.sees(*t.Template.LaunchTemplateName, t.Hidden, c.now) {
+		t = c.world.st.Templates[*id]
+		if t == nil || !c.world.sees(*t.Template.LaunchTemplateName, t.Hidden, c.now) {
 			return nil, refuse("InvalidLaunchTemplateId.NotFound",
 				"The specified launch template, with template ID %s, does not exist.", *id)
 		}
 	case name != nil:
-		t = c.templateNamed(*name)
-		if t == nil || !c.sees(*t.Template.LaunchTemplateName, t.Hidden, c.now) {
+		t = c.world.templateNamed(*name)
+		if t == nil || !c.world.sees(*t.Template.LaunchTemplateName, t.Hidden, c.now) {
 			return nil, refuse("InvalidLaunchTemplateName.NotFoundException",
 				"At least one of the launch templates specified in the request does not exist: %s", *name)
 		}
@@ -174,35 +188,35 @@ func (t *template) version(want string) (int, error) {
 	return n, nil
 }
 
-func (c *call) createLaunchTemplateVersion(in *ec2.CreateLaunchTemplateVersionInput) (*ec2.CreateLaunchTemplateVersionOutput, error) {
+func createLaunchTemplateVersion(c *call, in *ec2.CreateLaunchTemplateVersionInput) (*ec2.CreateLaunchTemplateVersionOutput, error) {
 	return idempotent(c, in.ClientToken, in, func() (*ec2.CreateLaunchTemplateVersionOutput, error) {
-		t, err := c.findTemplate(in.LaunchTemplateId, in.LaunchTemplateName)
+		t, err := findTemplate(c, in.LaunchTemplateId, in.LaunchTemplateName)
 		if err != nil {
 			return nil, err
 		}
-		if err := c.checkTemplateData(in.LaunchTemplateData); err != nil {
+		if err := checkTemplateData(c, in.LaunchTemplateData); err != nil {
 			return nil, err
 		}
 		t.Versions = append(t.Versions, templateVersion{aws.ToString(in.VersionDescription), c.now, in.LaunchTemplateData})
 		t.Template.LatestVersionNumber = aws.Int64(int64(len(t.Versions)))
-		v, err := c.describeVersion(t, len(t.Versions))
+		v, err := describeVersion(c, t, len(t.Versions))
 		return &ec2.CreateLaunchTemplateVersionOutput{LaunchTemplateVersion: v}, err
 	})
 }
 
-func (c *call) describeLaunchTemplates(in *ec2.DescribeLaunchTemplatesInput) (*ec2.DescribeLaunchTemplatesOutput, error) {
+func describeLaunchTemplates(c *call, in *ec2.DescribeLaunchTemplatesInput) (*ec2.DescribeLaunchTemplatesOutput, error) {
 	for _, id := range in.LaunchTemplateIds {
-		if _, err := c.findTemplate(&id, nil); err != nil {
+		if _, err := findTemplate(c, &id, nil); err != nil {
 			return nil, err
 		}
 	}
 	for _, name := range in.LaunchTemplateNames {
-		if _, err := c.findTemplate(nil, &name); err != nil {
+		if _, err := findTemplate(c, nil, &name); err != nil {
 			return nil, err
 		}
 	}
 	var out []ec2types.LaunchTemplate
-	for _, t := range c.st.Templates {
+	for _, t := range c.world.st.Templates {
 		if !known(in.LaunchTemplateIds, t.Template.LaunchTemplateId) || !known(in.LaunchTemplateNames, t.Template.LaunchTemplateName) {
 			continue
 		}
@@ -211,7 +225,7 @@ func (c *call) describeLaunchTemplates(in *ec2.DescribeLaunchTemplatesInput) (*e
 		if err != nil {
 			return nil, err
 		}
-		if ok && (named || c.sees(*t.Template.LaunchTemplateName, t.Hidden, c.now)) {
+		if ok && (named || c.world.sees(*t.Template.LaunchTemplateName, t.Hidden, c.now)) {
 			out = append(out, t.Template)
 		}
 	}
@@ -224,12 +238,12 @@ var templateFilters = filters[ec2types.LaunchTemplate]{
 	"create-time":          func(t ec2types.LaunchTemplate) []string { return []string{t.CreateTime.UTC().Format(time.RFC3339)} },
 }
 
-func (c *call) describeLaunchTemplateVersions(in *ec2.DescribeLaunchTemplateVersionsInput) (
+func describeLaunchTemplateVersions(c *call, in *ec2.DescribeLaunchTemplateVersionsInput) (
 	*ec2.DescribeLaunchTemplateVersionsOutput, error) {
 	if in.LaunchTemplateId == nil && in.LaunchTemplateName == nil {
-		return c.describeTemplatesAt(in)
+		return describeTemplatesAt(c, in)
 	}
-	t, err := c.findTemplate(in.LaunchTemplateId, in.LaunchTemplateName)
+	t, err := findTemplate(c, in.LaunchTemplateId, in.LaunchTemplateName)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +260,7 @@ func (c *call) describeLaunchTemplateVersions(in *ec2.DescribeLaunchTemplateVers
 		if len(wanted) > 0 && !slices.Contains(wanted, n) {
 			continue
 		}
-		v, err := c.describeVersion(t, n)
+		v, err := describeVersion(c, t, n)
 		if err != nil {
 			return nil, err
 		}
@@ -256,12 +270,12 @@ func (c *call) describeLaunchTemplateVersions(in *ec2.DescribeLaunchTemplateVers
 }
 
 // describeTemplatesAt lists one version of every template, as EC2 does where no template is named.
-func (c *call) describeTemplatesAt(in *ec2.DescribeLaunchTemplateVersionsInput) (*ec2.DescribeLaunchTemplateVersionsOutput, error) {
+func describeTemplatesAt(c *call, in *ec2.DescribeLaunchTemplateVersionsInput) (*ec2.DescribeLaunchTemplateVersionsOutput, error) {
 	if len(in.Versions) == 0 || slices.ContainsFunc(in.Versions, func(v string) bool { return v != "$Latest" && v != "$Default" }) {
 		return nil, refuse("MissingParameter", "Without a launch template, Versions must be $Latest, $Default or both")
 	}
 	all := []ec2types.LaunchTemplateVersion{}
-	for _, t := range c.st.Templates {
+	for _, t := range c.world.st.Templates {
 		var told []int
 		for _, name := range in.Versions {
 			n, err := t.version(name)
@@ -272,7 +286,7 @@ func (c *call) describeTemplatesAt(in *ec2.DescribeLaunchTemplateVersionsInput) 
 				continue
 			}
 			told = append(told, n)
-			v, err := c.describeVersion(t, n)
+			v, err := describeVersion(c, t, n)
 			if err != nil {
 				return nil, err
 			}
@@ -286,7 +300,7 @@ func (c *call) describeTemplatesAt(in *ec2.DescribeLaunchTemplateVersionsInput) 
 	return &ec2.DescribeLaunchTemplateVersionsOutput{LaunchTemplateVersions: out, NextToken: next}, err
 }
 
-func (c *call) describeVersion(t *template, n int) (*ec2types.LaunchTemplateVersion, error) {
+func describeVersion(c *call, t *template, n int) (*ec2types.LaunchTemplateVersion, error) {
 	v := t.Versions[n-1]
 	raw, err := json.Marshal(v.Data) // the two shapes have the same members
 	if err != nil {
@@ -308,12 +322,12 @@ func (c *call) describeVersion(t *template, n int) (*ec2types.LaunchTemplateVers
 	return out, nil
 }
 
-func (c *call) deleteLaunchTemplate(in *ec2.DeleteLaunchTemplateInput) (*ec2.DeleteLaunchTemplateOutput, error) {
-	t, err := c.findTemplate(in.LaunchTemplateId, in.LaunchTemplateName)
+func deleteLaunchTemplate(c *call, in *ec2.DeleteLaunchTemplateInput) (*ec2.DeleteLaunchTemplateOutput, error) {
+	t, err := findTemplate(c, in.LaunchTemplateId, in.LaunchTemplateName)
 	if err != nil {
 		return nil, err
 	}
-	delete(c.st.Templates, *t.Template.LaunchTemplateId)
+	delete(c.world.st.Templates, *t.Template.LaunchTemplateId)
 	return &ec2.DeleteLaunchTemplateOutput{LaunchTemplate: copyOf(t.Template)}, nil
 }
 
@@ -329,8 +343,8 @@ func (c *Cloud) Templates() []Template {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []Template
-	for _, id := range slices.Sorted(maps.Keys(c.st.Templates)) {
-		t := c.st.Templates[id]
+	for _, id := range slices.Sorted(maps.Keys(c.world.st.Templates)) {
+		t := c.world.st.Templates[id]
 		o := Template{ID: id, Name: *t.Template.LaunchTemplateName, Tags: map[string]string{}, Data: t.Versions[len(t.Versions)-1].Data}
 		for _, tag := range t.Template.Tags {
 			o.Tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)

@@ -78,9 +78,9 @@ func (b *bucket) fill(now time.Time) {
 
 // bucketFor returns the bucket of a name, nil if it is unlimited now. Buckets begin full.
 func (c *Cloud) bucketFor(name string, documented Bucket, known bool, now time.Time) *bucket {
-	size, ok := c.faults.Buckets[name]
+	size, ok := c.world.faults.Buckets[name]
 	if !ok {
-		if !c.faults.Throttle || !known {
+		if !c.world.faults.Throttle || !known {
 			return nil
 		}
 		size = documented

@@ -25,7 +25,7 @@ func idempotent[O any](c *call, clientToken *string, in any, run func() (*O, err
 		return nil, err
 	}
 	key := c.op.String() + "/" + *clientToken
-	if t, ok := c.st.Tokens[key]; ok && c.now.Sub(t.At) < tokenLife {
+	if t, ok := c.world.st.Tokens[key]; ok && c.now.Sub(t.At) < tokenLife {
 		if t.Request != hash(string(request)) {
 			return nil, refuse("IdempotentParameterMismatch",
 				"Arguments on this idempotent request are inconsistent with arguments used in previous request(s).")
@@ -41,8 +41,8 @@ func idempotent[O any](c *call, clientToken *string, in any, run func() (*O, err
 	if err != nil {
 		return nil, fmt.Errorf("remember the answer: %w", err)
 	}
-	maps.DeleteFunc(c.st.Tokens, func(_ string, t *token) bool { return c.now.Sub(t.At) >= tokenLife })
-	c.st.Tokens[key] = &token{hash(string(request)), answer, c.now}
+	maps.DeleteFunc(c.world.st.Tokens, func(_ string, t *token) bool { return c.now.Sub(t.At) >= tokenLife })
+	c.world.st.Tokens[key] = &token{hash(string(request)), answer, c.now}
 	return out, nil
 }
 

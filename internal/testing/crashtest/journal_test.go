@@ -24,7 +24,7 @@ import (
 
 // What all loops decided in a small life of a cluster stands in the journal, each once, and nothing that is secret.
 func TestTheJournalTellsALife(t *testing.T) {
-	sim.Bubble(t, sim.Options{}, sim.KarpenterOptions{Provision: true, Disrupt: true, Repair: true}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+	sim.Bubble(t, sim.Options{}, sim.KarpenterOptions{Provision: true, Disrupt: true, LegacyRepair: true}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
 		for _, p := range memapi.All[*v1.NodePool](w.API) {
 			p.Annotations = map[string]string{"vault.example.com/token": "topsecret"}
 			p.Spec.Template.Annotations = map[string]string{"vault.example.com/token": "topsecret"}

@@ -159,7 +159,7 @@ func TestNoSecretReachesTheJournal(t *testing.T) {
 
 // doingAll is a Karpenter that does all there is, and says all of it.
 func doingAll(log io.Writer) sim.KarpenterOptions {
-	return sim.KarpenterOptions{Provision: true, Disrupt: true, Repair: true, Log: slog.New(telemetry.NewHandler(log, slog.LevelDebug))}
+	return sim.KarpenterOptions{Provision: true, Disrupt: true, LegacyRepair: true, Telling: sim.Telling{Log: slog.New(telemetry.NewHandler(log, slog.LevelDebug))}}
 }
 
 // live has everything happen once of which the journal tells.

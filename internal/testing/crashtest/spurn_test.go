@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -102,6 +103,9 @@ func TestPodsThatAreNeverBoundCostLessAndLess(t *testing.T) {
 				}
 				if n := len(w.Cloud.Machines()); n > 0 {
 					t.Errorf("%d machines wait for pods that do not come", n)
+				}
+				if got := testutil.ToFloat64(k.Metrics.PlacesLost.WithLabelValues("default")); got < float64(tc.pods) {
+					t.Errorf("%v lost places are counted, want %d at least", got, tc.pods)
 				}
 				wantText(t, k, "pod-0", `node node-`, `scheduler "default-scheduler" does not bind it there`, "a further node is tried at ")
 			})

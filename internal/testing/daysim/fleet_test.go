@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/explain/sentence"
 	"karpenter.sh/karpenter/internal/testing/memapi"
@@ -54,7 +55,7 @@ func bound(t *testing.T, k *sim.Karpenter, c *cloud.Catalog) float64 {
 	t.Helper()
 	snap := k.Store.Snapshot()
 	in := engine.Question{Snap: snap, Gone: map[string]bool{}, Now: time.Now(), Settings: engine.Settings{ReservedCapacity: true, Search: search}}
-	for p := range snap.Pools() {
+	for p := range cluster.Pools.All(snap) {
 		in.Pools = append(in.Pools, engine.Pool{Pool: p, Catalog: c})
 	}
 	for n := range snap.Nodes() {

@@ -121,7 +121,9 @@ func (c *Cloud) NodeClassKinds() []schema.GroupVersionKind {
 func (c *Cloud) RepairPolicies() []cloud.RepairPolicy {
 	return []cloud.RepairPolicy{
 		{ConditionType: corev1.NodeReady, Status: corev1.ConditionFalse, Toleration: 30 * time.Minute},
-		{ConditionType: corev1.NodeReady, Status: corev1.ConditionUnknown, Toleration: 30 * time.Minute},
+		{ConditionType: corev1.NodeReady, Status: corev1.ConditionUnknown, Toleration: 30 * time.Minute, Reason: ".*"},
+		{ConditionType: "StorageReady", Status: corev1.ConditionFalse, Toleration: 10 * time.Minute, Reason: ".*",
+			Grace: new(5 * time.Minute)},
 	}
 }
 

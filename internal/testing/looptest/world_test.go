@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,9 +54,10 @@ type world struct {
 	// seller, if set, stands between the loops and the provider.
 	seller func(cloud.Provider) cloud.Provider
 
-	shifts   bool       // zonal shifts are followed
-	unqueued bool       // there is no interruption queue
-	search   work.Units // of the engine, 0 for as much as it likes
+	shifts   bool        // zonal shifts are followed
+	unqueued bool        // there is no interruption queue
+	untaint  atomic.Bool // kubelets join without the taint of unregistered nodes
+	search   work.Units  // of the engine, 0 for as much as it likes
 	process  int
 	mu       sync.Mutex
 	cut      []string // pods that ran when their machine was stopped under them
@@ -142,6 +144,9 @@ func (w *world) register(j awsmodel.Join) {
 	n.Labels[corev1.LabelHostname] = j.NodeName
 	n.Spec.ProviderID = j.ProviderID
 	n.Spec.Taints = append(slices.Clone(j.Taints), notReady)
+	if w.untaint.Load() {
+		n.Spec.Taints = n.Spec.Taints[len(j.Taints):]
+	}
 	n.Status.Capacity, n.Status.Allocatable = j.Capacity, j.Allocatable
 	sim.SetReady(n, corev1.ConditionFalse)
 	w.API.Put(n)
@@ -217,14 +222,20 @@ type replica struct {
 
 // replica makes a process that knows nothing.
 func (w *world) replica(ctx context.Context, name string) (*replica, error) {
+	metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
+	return w.replicaWith(ctx, name, metrics, func(*corev1.Event) {})
+}
+
+// replicaWith makes one that counts with these metrics. heard receives the provider's events.
+func (w *world) replicaWith(ctx context.Context, name string, metrics *telemetry.Metrics, heard func(*corev1.Event)) (*replica, error) {
 	settings := aws.DefaultSettings()
 	settings.ClusterName, settings.EKSControlPlane, settings.ClusterCABundle, settings.InterruptionQueue = "demo", true, "Q0E=", "demo"
 	settings.EnableZonalShift = w.shifts
 	if w.unqueued {
 		settings.InterruptionQueue = ""
 	}
-	metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
-	r := &replica{world: w, name: name, store: cluster.NewStore(), events: telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, metrics)}
+	tell := func(_ context.Context, e *corev1.Event) error { heard(e); return nil }
+	r := &replica{world: w, name: name, store: cluster.NewStore(), events: telemetry.NewEvents(tell, metrics)}
 	var err error
 	r.provider, err = aws.New(ctx, settings, aws.Input{
 		Claims: follow.Claims(r.store), Nodes: follow.Nodes(r.store),

@@ -146,13 +146,16 @@ func nodeSelected(s fieldselector.Selector) (node string, selected bool, err err
 }
 
 // Create implements client.Client.
-func (c *Client) Create(ctx context.Context, o client.Object, _ ...client.CreateOption) (err error) {
+func (c *Client) Create(ctx context.Context, o client.Object, options ...client.CreateOption) (err error) {
 	k := c.server.keyOf(o)
 	if err := c.begin(ctx, "create", "", k); err != nil {
 		return err
 	}
 	s := c.server
 	defer c.answer(ctx, &err)
+	if asked := (&client.CreateOptions{}).ApplyOptions(options); len(asked.DryRun) > 0 {
+		return nil
+	}
 	made := copyOf(o)
 	if made.GetName() == "" {
 		s.uids++

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -64,41 +65,49 @@ func apply(d *cluster.Draft, e Event) (news bool) {
 	case *v1.NodeClaim:
 		d.PutClaim(o)
 	case *v1.NodePool:
-		d.PutPool(o)
+		cluster.Pools.Put(d, o)
 	case *v1alpha1.DisruptionPlan:
 		d.PutDisruptionPlan(o)
 	case *autoscalingv1beta1.CapacityBuffer:
-		d.PutBuffer(o)
+		cluster.Buffers.Put(d, o)
+	case *autoscalingv1beta1.CapacityQuota:
+		cluster.Quotas.Put(d, o)
+	case *v1alpha1.RolloutPolicy:
+		cluster.Rollouts.Put(d, o)
 	case *corev1.PodTemplate:
-		d.PutPodTemplate(o)
+		cluster.PodTemplates.Put(d, o)
 	case *awsv1.EC2NodeClass:
 		d.PutNodeClass(nodeClass(o))
 	case *appsv1.DaemonSet:
-		d.PutDaemonSet(o)
+		cluster.DaemonSets.Put(d, o)
 	case *policyv1.PodDisruptionBudget:
-		d.PutPDB(o)
+		cluster.PDBs.Put(d, o)
 	case *corev1.PersistentVolumeClaim:
-		d.PutPVC(o)
+		cluster.PVCs.Put(d, o)
 	case *corev1.PersistentVolume:
-		d.PutPV(o)
+		cluster.PVs.Put(d, o)
 	case *storagev1.StorageClass:
-		d.PutStorageClass(o)
+		cluster.StorageClasses.Put(d, o)
 	case *resourcev1.ResourceClaim:
-		d.PutResourceClaim(o)
+		cluster.ResourceClaims.Put(d, o)
 	case *resourcev1.ResourceClaimTemplate:
-		d.PutResourceClaimTemplate(o)
+		cluster.ClaimTemplates.Put(d, o)
 	case *resourcev1.DeviceClass:
-		d.PutDeviceClass(o)
+		cluster.DeviceClasses.Put(d, o)
 	case *resourcev1.ResourceSlice:
-		d.PutResourceSlice(o)
+		cluster.ResourceSlices.Put(d, o)
 	case *storagev1.VolumeAttachment:
-		d.PutVolumeAttachment(o)
+		cluster.Attachments.Put(d, o)
 	case *storagev1.CSINode:
 		d.PutCSINode(o)
 	case *corev1.Namespace:
-		d.PutNamespace(o)
+		cluster.Namespaces.Put(d, o)
 	case *schedulingv1.PriorityClass:
-		d.PutPriorityClass(o)
+		cluster.PriorityClasses.Put(d, o)
+	case *batchv1.CronJob:
+		cluster.CronJobs.Put(d, o)
+	case *v1alpha1.CommitmentDiscount:
+		cluster.Commitments.Put(d, o)
 	}
 	return true
 }
@@ -112,49 +121,61 @@ func remove(d *cluster.Draft, e Event) {
 	case *v1.NodeClaim:
 		d.DeleteClaim(o.Name)
 	case *v1.NodePool:
-		d.DeletePool(o.Name)
+		cluster.Pools.Delete(d, o.Name)
 	case *v1alpha1.DisruptionPlan:
 		d.DeleteDisruptionPlan(o.Name)
 	case *autoscalingv1beta1.CapacityBuffer:
-		d.DeleteBuffer(o.Namespace, o.Name)
+		cluster.Buffers.Delete(d, o.Namespace, o.Name)
+	case *autoscalingv1beta1.CapacityQuota:
+		cluster.Quotas.Delete(d, o.Name)
+	case *v1alpha1.RolloutPolicy:
+		cluster.Rollouts.Delete(d, o.Name)
 	case *corev1.PodTemplate:
-		d.DeletePodTemplate(o.Namespace, o.Name)
+		cluster.PodTemplates.Delete(d, o.Namespace, o.Name)
 	case *awsv1.EC2NodeClass:
 		class := nodeClass(o)
 		d.DeleteNodeClass(v1.NodeClassReference{Group: class.Group, Kind: class.Kind, Name: class.Name})
 	case *appsv1.DaemonSet:
-		d.DeleteDaemonSet(o.Namespace, o.Name)
+		cluster.DaemonSets.Delete(d, o.Namespace, o.Name)
 	case *policyv1.PodDisruptionBudget:
-		d.DeletePDB(o.Namespace, o.Name)
+		cluster.PDBs.Delete(d, o.Namespace, o.Name)
 	case *corev1.PersistentVolumeClaim:
-		d.DeletePVC(o.Namespace, o.Name)
+		cluster.PVCs.Delete(d, o.Namespace, o.Name)
 	case *corev1.PersistentVolume:
-		d.DeletePV(o.Name)
+		cluster.PVs.Delete(d, o.Name)
 	case *storagev1.StorageClass:
-		d.DeleteStorageClass(o.Name)
+		cluster.StorageClasses.Delete(d, o.Name)
 	case *resourcev1.ResourceClaim:
-		d.DeleteResourceClaim(o.Namespace, o.Name)
+		cluster.ResourceClaims.Delete(d, o.Namespace, o.Name)
 	case *resourcev1.ResourceClaimTemplate:
-		d.DeleteResourceClaimTemplate(o.Namespace, o.Name)
+		cluster.ClaimTemplates.Delete(d, o.Namespace, o.Name)
 	case *resourcev1.DeviceClass:
-		d.DeleteDeviceClass(o.Name)
+		cluster.DeviceClasses.Delete(d, o.Name)
 	case *resourcev1.ResourceSlice:
-		d.DeleteResourceSlice(o.Name)
+		cluster.ResourceSlices.Delete(d, o.Name)
 	case *storagev1.VolumeAttachment:
-		d.DeleteVolumeAttachment(o.Spec.NodeName, o.Name)
+		cluster.Attachments.Delete(d, o.Spec.NodeName, o.Name)
 	case *storagev1.CSINode:
 		d.DeleteCSINode(o.Name)
 	case *corev1.Namespace:
-		d.DeleteNamespace(o.Name)
+		cluster.Namespaces.Delete(d, o.Name)
 	case *schedulingv1.PriorityClass:
-		d.DeletePriorityClass(o.Name)
+		cluster.PriorityClasses.Delete(d, o.Name)
+	case *batchv1.CronJob:
+		cluster.CronJobs.Delete(d, o.Namespace, o.Name)
+	case *v1alpha1.CommitmentDiscount:
+		cluster.Commitments.Delete(d, o.Name)
 	}
 }
 
 func nodeClass(o *awsv1.EC2NodeClass) *cluster.NodeClass {
 	gvk := schema.GroupVersionKind{Group: awsv1.GroupVersion.Group, Kind: "EC2NodeClass"}
+	deleted := time.Time{}
+	if o.DeletionTimestamp != nil {
+		deleted = o.DeletionTimestamp.Time
+	}
 	return &cluster.NodeClass{
-		Group: gvk.Group, Kind: gvk.Kind, Name: o.Name, UID: o.UID, Generation: o.Generation,
-		Deleting: o.DeletionTimestamp != nil, Ready: condition.Get(o, condition.Ready),
+		Deleted: deleted, Finalizers: o.Finalizers, Group: gvk.Group, Kind: gvk.Kind, Name: o.Name, UID: o.UID, Generation: o.Generation,
+		Deleting: o.DeletionTimestamp != nil, Ready: condition.Get(o, condition.Ready), Conditions: o.Status.Conditions,
 	}
 }

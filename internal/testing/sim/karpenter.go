@@ -23,9 +23,11 @@ import (
 	"karpenter.sh/karpenter/internal/control/buffer"
 	"karpenter.sh/karpenter/internal/control/catalog"
 	"karpenter.sh/karpenter/internal/control/claim"
+	"karpenter.sh/karpenter/internal/control/definition"
 	"karpenter.sh/karpenter/internal/control/disruption"
 	"karpenter.sh/karpenter/internal/control/drain"
 	"karpenter.sh/karpenter/internal/control/gc"
+	"karpenter.sh/karpenter/internal/control/learn"
 	"karpenter.sh/karpenter/internal/control/open"
 	"karpenter.sh/karpenter/internal/control/pool"
 	"karpenter.sh/karpenter/internal/control/provision"
@@ -34,6 +36,7 @@ import (
 	corebuffer "karpenter.sh/karpenter/internal/core/buffer"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/work"
 	"karpenter.sh/karpenter/internal/history/journal"
 	"karpenter.sh/karpenter/internal/kit/selector"
@@ -47,7 +50,9 @@ type Karpenter struct {
 	Metrics *telemetry.Metrics
 	Journal *journal.Journal
 	Desk    provision.Desk // of what is provisioned
+	Times   *telemetry.PodTimes
 	Client  *memapi.Client
+	Learner *learn.Learner
 
 	mu     sync.Mutex
 	events []*corev1.Event
@@ -73,10 +78,12 @@ type KarpenterOptions struct {
 	Provision bool
 	// Disrupt adds the loop that removes nodes; it needs Provision.
 	Disrupt bool
-	// Repair adds the loop that replaces broken machines.
-	Repair bool
+	// Repairs has broken machines replaced; it needs Disrupt. LegacyRepair adds the loop that did so before 1.15.
+	Repairs, LegacyRepair bool
 	// Buffers adds the loop that keeps room for CapacityBuffers; it needs Provision.
 	Buffers bool
+	// Foresight adds it too, for pods that other objects announce.
+	Foresight bool
 	// Devices has resource claims planned for.
 	Devices bool
 	// Search limits the engine's search for cheaper fleets; 0 for the default.
@@ -85,8 +92,13 @@ type KarpenterOptions struct {
 	Planner disrupt.Settings
 	// Stories is a folder for worlds in which pods are not bound; "" for none.
 	Stories string
-	// Log is where the loops say what they do; nil for nowhere.
-	Log *slog.Logger
+	Telling
+}
+
+// Telling is where the process says what it does.
+type Telling struct {
+	Log     *slog.Logger       // nil for nowhere
+	Metrics *telemetry.Metrics // its own by default
 }
 
 // known is what the core and AWS know about labels.
@@ -94,7 +106,7 @@ func known() *label.Vocabulary { return label.NewVocabulary(v1.Labels(), awsv1.L
 
 // Karpenter makes a process for the world. More loops may be added before it runs.
 func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
-	k := &Karpenter{Store: o.Store, Client: w.API.Client(o.Name)}
+	k := &Karpenter{Store: o.Store, Client: w.API.Client(o.Name), Times: telemetry.NewPodTimes()}
 	if k.Store == nil {
 		k.Store = cluster.NewStore()
 	}
@@ -102,7 +114,9 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	if o.Deaf == nil {
 		o.Deaf = func(memapi.Event) bool { return false }
 	}
-	k.Metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
+	if k.Metrics = o.Metrics; k.Metrics == nil {
+		k.Metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
+	}
 	k.sink = telemetry.NewEvents(k.keep, k.Metrics)
 	k.Journal = journal.New()
 	provider := o.Cloud
@@ -116,16 +130,17 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	claims := claim.New(claim.Deps{
 		Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Journal: k.Journal,
 		Known: known(), Health: pools, Suspect: garbage.Suspect,
-		Hint: o.Hint,
+		Hint: o.Hint, Definition: definition.New(k.Client),
 	}, o.Claim)
 	drains := drain.New(drain.Deps{
 		Store: k.Store, Client: k.Client, Evictions: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Journal: k.Journal,
+		Definition: definition.New(k.Client),
 	}, drain.Settings{})
 	k.runs = []func(context.Context) error{
 		func(ctx context.Context) error { w.API.FeedDeaf(ctx, k.Store, o.Lag, o.Deaf); return nil },
 		k.sink.Run, pools.Run, garbage.Run, claims.Run, drains.Run,
 	}
-	if o.Repair {
+	if o.LegacyRepair {
 		k.Add(repair.New(repair.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics,
 			Events: k.sink, Journal: k.Journal}).Run)
 	}
@@ -146,7 +161,7 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 	opener.Journal = k.Journal
 	planning := provision.New(provision.Deps{
 		Store: k.Store, Engine: engine.New(awsv1.Labels()), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics,
-		Events: k.sink, Times: telemetry.NewPodTimes(), Journal: k.Journal, Desk: &k.Desk,
+		Events: k.sink, Times: k.Times, Journal: k.Journal, Desk: &k.Desk,
 	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings, Stories: o.Stories})
 	k.Add(planning.Run)
 	if o.Planner == (disrupt.Settings{}) {
@@ -158,16 +173,21 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 			Metrics: k.Metrics, Events: k.sink,
 		}, settings).Run)
 	}
-	if o.Buffers {
+	k.Learner = learn.New(catalogs, k.Metrics, k.sink, 0.9)
+	if o.Buffers || o.Foresight {
 		k.Add(buffer.New(buffer.Deps{
 			Store: k.Store, Client: k.Client, Workloads: deployments{k.Client}, Catalogs: catalogs, Opener: opener,
-			Engine: engine.New(awsv1.Labels()), Metrics: k.Metrics, Events: k.sink,
-		}, buffer.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings}).Run)
+			Engine: engine.New(awsv1.Labels()), Metrics: k.Metrics, Events: k.sink, Learner: k.Learner,
+		}, buffer.Settings{Foresight: o.Foresight, Idle: time.Second, Max: 10 * time.Second, Engine: settings}).Run)
 	}
 	if o.Disrupt {
+		var repairs *lifecycle.Repairs
+		if o.Repairs {
+			repairs = lifecycle.NewRepairs(provider.RepairPolicies())
+		}
 		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics,
 			Events: k.sink, Journal: k.Journal, NeverReady: pools.NeverReady},
-			disruption.Settings{Labels: awsv1.Labels(), Planner: o.Planner, Engine: settings}).Run)
+			disruption.Settings{Labels: awsv1.Labels(), Planner: o.Planner, Engine: settings, Repairs: repairs}).Run)
 	}
 }
 

@@ -34,6 +34,8 @@ type Options struct {
 	Joins func(cloud.Machine) bool
 	// NeverReady reports whether the kubelet of a machine joins and stays unready; nil for none.
 	NeverReady func(cloud.Machine) bool
+	// Sick reports whether a pod that runs on a node does not get ready; nil for none. It is asked once, when the pod starts.
+	Sick func(*corev1.Pod, *corev1.Node) bool
 	// Refuses says which nodes kube-scheduler keeps a pod off for reasons that nothing else knows; nil for none. It is asked every second.
 	Refuses func(*corev1.Pod, *corev1.Node) bool
 	// Down marks a scheduler, by the name that pods have for it, which does nothing now; nil for never.

@@ -105,10 +105,15 @@ func (w *World) after(p *corev1.Pod, what string, wait time.Duration, now time.T
 func (w *World) end(p *corev1.Pod) action { return func() { w.API.Remove(p) } }
 
 func (w *World) run(p *corev1.Pod) action {
+	node := w.nodes[p.Spec.NodeName]
 	return func() {
 		memapi.Edit(w.API, p.Namespace, p.Name, func(p *corev1.Pod) {
 			now := metav1.NewTime(time.Now())
 			p.Status.Phase, p.Status.StartTime = corev1.PodRunning, &now
+			if w.options.Sick != nil && w.options.Sick(p, node) {
+				setPodCondition(p, corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady")
+				return
+			}
 			setPodCondition(p, corev1.PodReady, corev1.ConditionTrue, "")
 		})
 	}

@@ -125,8 +125,8 @@ func listPlans(ctx context.Context, out io.Writer, c client.Reader) error {
 		if p.Status.Rule != "" {
 			decided = "by rule"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t$%s/h\t%d\t%s\t%s\n", p.Name, s.Reason, strings.Join(goes, ", "),
-			strings.Join(comes, ", "), s.Saves, s.Pods,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Name, s.Reason, strings.Join(goes, ", "),
+			strings.Join(comes, ", "), strings.Replace("$"+s.Saves+"/h", "$-", "-$", 1), s.Pods,
 			p.Status.ExpiresAt.UTC().Format(time.RFC3339), decided)
 	}
 	return w.Flush()

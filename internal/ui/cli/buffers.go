@@ -23,6 +23,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/buffer"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/foresight"
 	"karpenter.sh/karpenter/internal/explain/sentence"
 	"karpenter.sh/karpenter/internal/ui/scalable"
 )
@@ -69,6 +70,10 @@ func (o *objects) keepRoom(env Env, store *cluster.Store, in engine.Question) *c
 		pods, why := o.announced(b)
 		if why != "" {
 			fmt.Fprintf(env.Err, "CapacityBuffer %q is left out: %s\n", b.Namespace+"/"+b.Name, why)
+			continue
+		}
+		if window, ok := foresight.WindowOf(b.Annotations, in.Now, 0); !ok || !window.Open {
+			fmt.Fprintf(env.Err, "CapacityBuffer %q keeps no room at this time\n", b.Namespace+"/"+b.Name)
 			continue
 		}
 		store.Update(func(d *cluster.Draft) { d.PutSpares(b.Namespace, b.Name, pods) })
@@ -124,7 +129,7 @@ func (o *objects) announced(b *autoscalingv1beta1.CapacityBuffer) (pods []*corev
 
 func (o *objects) sourceOf(b *autoscalingv1beta1.CapacityBuffer) (buffer.Source, *buffer.Flaw) {
 	if ref := b.Spec.PodTemplateRef; ref != nil {
-		for _, t := range o.podTemplates {
+		for _, t := range o.apps.podTemplates {
 			if t.Namespace == b.Namespace && t.Name == ref.Name {
 				return buffer.Source{Template: &t.Template}, nil
 			}
@@ -164,13 +169,13 @@ func (o *objects) workloadOf(b *autoscalingv1beta1.CapacityBuffer) (buffer.Sourc
 func (o *objects) workloads(kind schema.GroupKind) (all []metav1.Object) {
 	switch kind {
 	case appsv1.SchemeGroupVersion.WithKind("Deployment").GroupKind():
-		all = objectsOf(o.deployments)
+		all = objectsOf(o.apps.deployments)
 	case appsv1.SchemeGroupVersion.WithKind("ReplicaSet").GroupKind():
-		all = objectsOf(o.replicaSets)
+		all = objectsOf(o.apps.replicaSets)
 	case appsv1.SchemeGroupVersion.WithKind("StatefulSet").GroupKind():
-		all = objectsOf(o.statefulSets)
+		all = objectsOf(o.apps.statefulSets)
 	case batchv1.SchemeGroupVersion.WithKind("Job").GroupKind():
-		all = objectsOf(o.jobs)
+		all = objectsOf(o.apps.jobs)
 	}
 	return all
 }

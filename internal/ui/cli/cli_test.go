@@ -46,7 +46,7 @@ func noPlacementGroups(c *awsv1.EC2NodeClass) error {
 }
 
 // threeTypes is a small catalogue: 2, 4 and 8 cores at 0.1, 0.2 and 0.4 dollars, in two zones. The largest brings two devices.
-func threeTypes(string, string, *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
+func threeTypes(Market, *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
 	c := &cloud.Catalog{}
 	for name, cores := range map[string]int64{"t.small": 2, "t.medium": 4, "t.large": 8} {
 		it := &cloud.InstanceType{

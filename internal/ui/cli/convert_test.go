@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files of testdata/convert and testdata/migrate")
+var update = flag.Bool("update", false, "rewrite the golden files of testdata/convert, migrate and cost")
 
 // TestConvert converts what people have in their repositories: the manifests of published guides, and one file for each thing that is
 // hard. Each .out file holds the exit code, what is said, and what is written.

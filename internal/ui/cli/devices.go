@@ -27,12 +27,12 @@ type deviceObjects struct {
 // usesDevices reports whether some pod has resource claims.
 func (o *objects) usesDevices() bool {
 	asks := func(spec *corev1.PodSpec) bool { return len(spec.ResourceClaims) > 0 }
-	for _, d := range o.daemonSets {
+	for _, d := range o.apps.daemonSets {
 		if asks(&d.Spec.Template.Spec) {
 			return true
 		}
 	}
-	for _, t := range o.podTemplates {
+	for _, t := range o.apps.podTemplates {
 		if asks(&t.Template.Spec) {
 			return true
 		}

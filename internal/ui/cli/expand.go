@@ -47,21 +47,21 @@ type replicated struct {
 // replicated lists the workloads whose pods a controller would create.
 func (o *objects) replicated() []replicated {
 	var out []replicated
-	for _, d := range o.deployments {
+	for _, d := range o.apps.deployments {
 		out = append(out, replicated{workload: workload{"apps/v1", "Deployment", &d.ObjectMeta, &d.Spec.Template},
 			pods: count(d.Spec.Replicas)})
 	}
-	for _, r := range o.replicaSets {
+	for _, r := range o.apps.replicaSets {
 		if metav1.GetControllerOf(r) == nil { // the Deployment creates the pods of its ReplicaSets
 			out = append(out, replicated{workload: workload{"apps/v1", "ReplicaSet", &r.ObjectMeta, &r.Spec.Template},
 				pods: count(r.Spec.Replicas)})
 		}
 	}
-	for _, s := range o.statefulSets {
+	for _, s := range o.apps.statefulSets {
 		out = append(out, replicated{workload: workload{"apps/v1", "StatefulSet", &s.ObjectMeta, &s.Spec.Template},
 			pods: count(s.Spec.Replicas), set: s})
 	}
-	for _, j := range o.jobs {
+	for _, j := range o.apps.jobs {
 		if j.Spec.Suspend != nil && *j.Spec.Suspend {
 			continue
 		}
@@ -145,25 +145,25 @@ func (o *objects) complete() {
 	for _, p := range o.pods {
 		namespaced(&p.ObjectMeta, "Pod")
 	}
-	for _, d := range o.deployments {
+	for _, d := range o.apps.deployments {
 		namespaced(&d.ObjectMeta, "Deployment")
 	}
-	for _, r := range o.replicaSets {
+	for _, r := range o.apps.replicaSets {
 		namespaced(&r.ObjectMeta, "ReplicaSet")
 	}
-	for _, s := range o.statefulSets {
+	for _, s := range o.apps.statefulSets {
 		namespaced(&s.ObjectMeta, "StatefulSet")
 	}
-	for _, j := range o.jobs {
+	for _, j := range o.apps.jobs {
 		namespaced(&j.ObjectMeta, "Job")
 	}
-	for _, d := range o.daemonSets {
+	for _, d := range o.apps.daemonSets {
 		namespaced(&d.ObjectMeta, "DaemonSet")
 	}
-	for _, b := range o.pdbs {
+	for _, b := range o.apps.pdbs {
 		namespaced(&b.ObjectMeta, "PodDisruptionBudget")
 	}
-	for _, c := range o.pvcs {
+	for _, c := range o.volumes.pvcs {
 		namespaced(&c.ObjectMeta, "PersistentVolumeClaim")
 	}
 	for _, s := range o.services {
@@ -172,7 +172,7 @@ func (o *objects) complete() {
 	for _, b := range o.buffers {
 		namespaced(&b.ObjectMeta, "CapacityBuffer")
 	}
-	for _, t := range o.podTemplates {
+	for _, t := range o.apps.podTemplates {
 		namespaced(&t.ObjectMeta, "PodTemplate")
 	}
 	o.identifyDevices(namespaced)
@@ -205,7 +205,7 @@ type workload struct {
 // of a file has another UID.
 func (o *objects) owned(w workload) map[string]bool {
 	owners := map[types.UID]bool{w.meta.UID: true}
-	for _, r := range o.replicaSets {
+	for _, r := range o.apps.replicaSets {
 		if ref := metav1.GetControllerOf(r); ref != nil && r.Namespace == w.meta.Namespace &&
 			(ref.UID == w.meta.UID || ref.Kind == w.kind && ref.Name == w.meta.Name) {
 			owners[r.UID] = true
@@ -251,7 +251,7 @@ func (o *objects) ordinals(s *appsv1.StatefulSet) {
 	w := workload{"apps/v1", "StatefulSet", &s.ObjectMeta, &s.Spec.Template}
 	have := o.owned(w)
 	claims := map[types.NamespacedName]bool{}
-	for _, c := range o.pvcs {
+	for _, c := range o.volumes.pvcs {
 		claims[nameOf(c)] = true
 	}
 	first := 0
@@ -273,7 +273,7 @@ func (o *objects) ordinals(s *appsv1.StatefulSet) {
 			claim.Name, claim.Namespace = template.Name+"-"+name, s.Namespace
 			identify(&claim.ObjectMeta, "PersistentVolumeClaim")
 			if !claims[nameOf(claim)] {
-				o.pvcs = append(o.pvcs, claim)
+				o.volumes.pvcs = append(o.volumes.pvcs, claim)
 			}
 			p.Spec.Volumes = append(slices.DeleteFunc(p.Spec.Volumes,
 				func(v corev1.Volume) bool { return v.Name == template.Name }), corev1.Volume{
@@ -314,7 +314,7 @@ func (o *objects) priorities() (unknown []string) {
 // ephemeral adds the claims that the control plane makes for generic ephemeral volumes.
 func (o *objects) ephemeral() {
 	have := map[types.NamespacedName]bool{}
-	for _, c := range o.pvcs {
+	for _, c := range o.volumes.pvcs {
 		have[nameOf(c)] = true
 	}
 	for _, p := range o.pods {
@@ -330,7 +330,7 @@ func (o *objects) ephemeral() {
 			claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID,
 				Controller: new(true)}}
 			identify(&claim.ObjectMeta, "PersistentVolumeClaim")
-			o.pvcs = append(o.pvcs, claim)
+			o.volumes.pvcs = append(o.volumes.pvcs, claim)
 		}
 	}
 }
@@ -342,10 +342,10 @@ const ebs = "ebs.csi.aws.com"
 // their pod goes. It returns their names.
 func (o *objects) assume() (assumed []string) {
 	known := map[string]bool{}
-	for _, c := range o.storageClasses {
+	for _, c := range o.volumes.storageClasses {
 		known[c.Name] = true
 	}
-	for _, c := range o.pvcs {
+	for _, c := range o.volumes.pvcs {
 		if c.Spec.VolumeName != "" {
 			continue
 		}
@@ -358,7 +358,7 @@ func (o *objects) assume() (assumed []string) {
 		}
 		known[name] = true
 		assumed = append(assumed, name)
-		o.storageClasses = append(o.storageClasses, &storagev1.StorageClass{
+		o.volumes.storageClasses = append(o.volumes.storageClasses, &storagev1.StorageClass{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: ebs,
 			VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 		})
@@ -370,12 +370,12 @@ func (o *objects) assume() (assumed []string) {
 // storage gives claims without a class the default one.
 func (o *objects) storage() {
 	standard := ""
-	for _, c := range o.storageClasses {
+	for _, c := range o.volumes.storageClasses {
 		if c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
 			standard = c.Name
 		}
 	}
-	for _, c := range o.pvcs {
+	for _, c := range o.volumes.pvcs {
 		if c.Spec.StorageClassName == nil && standard != "" {
 			c.Spec.StorageClassName = &standard
 		}

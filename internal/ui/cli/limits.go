@@ -6,10 +6,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // Limits of what files may ask of the commands.
@@ -61,12 +62,9 @@ func leaves(folder, file string) bool {
 	return err != nil || relative == ".." || strings.HasPrefix(relative, ".."+string(filepath.Separator))
 }
 
-// absurdNumber matches numbers whose exponent makes the decoder of Kubernetes compute millions of digits.
-var absurdNumber = regexp.MustCompile(`[0-9.][eE](-[0-9]{4,}|[+]?[0-9]{10,})\b`)
-
 // checkNumbers refuses a document with a number that no quantity means.
 func (d *document) checkNumbers() error {
-	at := absurdNumber.FindIndex(d.text)
+	at := bounded.AbsurdNumber(d.text)
 	if at == nil {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -57,13 +58,22 @@ type finding struct {
 
 // The codes of findings.
 const (
-	lintUnsatisfiable = "Unsatisfiable" // a pool that can launch nothing
-	lintOverlap       = "Overlap"       // pools of equal weight take the same pods
-	lintNeverDrains   = "NeverDrains"   // a budget under which no pod can be evicted
-	lintLabel         = "Label"         // a label that no node can have
-	lintInvalid       = "Invalid"       // what the controller refuses
-	lintReplaces      = "Replaces"      // an edit drifts nodes
+	lintUnsatisfiable = "Unsatisfiable"  // a pool that can launch nothing
+	lintOverlap       = "Overlap"        // pools of equal weight take the same pods
+	lintNeverDrains   = "NeverDrains"    // a budget under which no pod can be evicted
+	lintLabel         = "Label"          // a label that no node can have
+	lintInvalid       = "Invalid"        // what the controller refuses
+	lintReplaces      = "Replaces"       // an edit drifts nodes
+	lintClass         = "NodeClass"      // a pool's class is missing or not ready
+	lintSelectsNone   = "SelectsNothing" // a budget protects no pod
+	lintNoRequests    = "NoRequests"     // a workload requests no CPU or memory
+	lintIgnored       = "Ignored"        // a field of a node class has no effect
+	lintTinyLimit     = "TinyLimit"      // a pool's limits are below its smallest machine
+	lintNeverMoved    = "NeverDisrupted" // a budget of 0 that always holds
 )
+
+// advice are the codes that do not change the exit code and come last.
+var advice = []string{lintSelectsNone, lintNoRequests, lintIgnored, lintTinyLimit, lintNeverMoved}
 
 type lintFlags struct{ planFlags }
 
@@ -98,7 +108,7 @@ func lint(ctx context.Context, env Env, args []string) (int, error) {
 	if err := writeFindings(env.Out, found, l.output); err != nil {
 		return exitBadInput, err
 	}
-	if len(found) > 0 {
+	if slices.ContainsFunc(found, func(f finding) bool { return !slices.Contains(advice, f.Code) }) {
 		return exitUnready, nil
 	}
 	return exitFine, nil
@@ -130,26 +140,103 @@ func (l *lintFlags) findings(env Env, o *objects) ([]finding, error) {
 			out = append(out, finding{Code: lintInvalid, Object: object, Text: err.Error()})
 		}
 		out = append(out, badLabels(p)...)
+		out = append(out, neverDisrupted(p)...)
 	}
 	for _, c := range o.classes {
 		if err := env.CheckClass(c); err != nil {
 			out = append(out, finding{Code: lintInvalid, Object: "EC2NodeClass/" + c.Name, Text: err.Error()})
 		}
+		if env.IgnoredFields != nil {
+			for _, text := range env.IgnoredFields(c) {
+				out = append(out, finding{Code: lintIgnored, Object: "EC2NodeClass/" + c.Name, Text: text})
+			}
+		}
+	}
+	if l.kubeconfig != "" {
+		out = append(out, badClasses(env, o)...)
 	}
 	out = append(out, overlaps(o.pools)...)
-	for _, b := range o.pdbs {
+	for _, b := range o.apps.pdbs {
 		if text := neverDrains(b, o.pods); text != "" {
 			out = append(out, finding{Code: lintNeverDrains, Object: "PodDisruptionBudget/" + b.Namespace + "/" + b.Name, Text: text})
 		}
+	}
+	l.quiet = true
+	if l.kubeconfig != "" {
+		out = append(out, protectNothing(o)...)
 	}
 	in, err := l.input(env, o)
 	if err != nil {
 		return nil, err
 	}
+	for _, workload := range withoutRequests(in.Pods) {
+		out = append(out, finding{Code: lintNoRequests, Object: workload, Text: "a container requests no CPU or no memory, " +
+			"and counts as 100m and 200Mi when a new node is sized: set requests, so that its nodes have what it needs"})
+	}
 	out = append(out, unsatisfiable(in)...)
 	out = append(out, replaced(env, in, o, known)...)
-	slices.SortStableFunc(out, func(a, b finding) int { return cmp.Compare(a.Object, b.Object) })
+	last := func(f finding) int {
+		if slices.Contains(advice, f.Code) {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(out, func(a, b finding) int { return cmp.Or(last(a)-last(b), cmp.Compare(a.Object, b.Object)) })
 	return out, nil
+}
+
+// neverDisrupted finds the budgets of a pool that let no node go and have no schedule.
+func neverDisrupted(p *v1.NodePool) (out []finding) {
+	for _, b := range p.Spec.Disruption.Budgets {
+		if b.Schedule != nil || b.Nodes != "0" && b.Nodes != "0%" {
+			continue
+		}
+		what := "Karpenter replaces and removes no node"
+		if len(b.Reasons) > 0 {
+			names := make([]string, len(b.Reasons))
+			for i, r := range b.Reasons {
+				names[i] = string(r)
+			}
+			what += " that is " + strings.Join(names, " or ")
+		}
+		out = append(out, finding{Code: lintNeverMoved, Object: "NodePool/" + p.Name, Text: fmt.Sprintf(
+			"a budget of %s nodes without a schedule: %s, but for expiry; to stop that for a time only, use karpenter pause",
+			b.Nodes, what)})
+	}
+	return out
+}
+
+// badClasses names the pools that launch nothing because their class is not there or not ready.
+func badClasses(env Env, o *objects) (out []finding) {
+	for _, p := range o.pools {
+		ref := p.Spec.Template.Spec.NodeClassRef
+		at := slices.IndexFunc(o.classes, func(c *awsv1.EC2NodeClass) bool { return c.Name == ref.Name })
+		text := fmt.Sprintf("there is no %s named %q: create it, or change nodeClassRef", ref.Kind, ref.Name)
+		if at >= 0 {
+			err := usable(env, o.classes[at])
+			if err == nil {
+				continue
+			}
+			text = fmt.Sprintf("launches nothing, because %s %q is not ready: %v", ref.Kind, ref.Name, err)
+		}
+		out = append(out, finding{Code: lintClass, Object: "NodePool/" + p.Name, Text: text})
+	}
+	return out
+}
+
+// protectNothing names the PodDisruptionBudgets whose selector matches no pod of their namespace.
+func protectNothing(o *objects) (out []finding) {
+	for _, b := range o.apps.pdbs {
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil || slices.ContainsFunc(o.pods, func(p *corev1.Pod) bool {
+			return p.Namespace == b.Namespace && selector.Matches(labels.Set(p.Labels))
+		}) {
+			continue
+		}
+		out = append(out, finding{Code: lintSelectsNone, Object: "PodDisruptionBudget/" + b.Namespace + "/" + b.Name,
+			Text: "its selector matches no pod, so it protects none: compare it with the labels of the pods"})
+	}
+	return out
 }
 
 // badLabels looks for values that no label can have: a node with one could not register.
@@ -179,16 +266,36 @@ func badLabels(p *v1.NodePool) []finding {
 // price, and their limits and budgets are each for a part of the nodes. Pools with taints of their own, or that
 // differ in a label that pods can ask for, do not count.
 func overlaps(pools []*v1.NodePool) []finding {
-	var out []finding
-	for i, a := range pools {
-		for _, b := range pools[:i] {
-			if a.IsStatic() || b.IsStatic() || a.Weight() != b.Weight() || !sameTaints(a, b) || apart(a, b) || apart(b, a) {
-				continue
-			}
-			out = append(out, finding{Code: lintOverlap, Object: "NodePool/" + b.Name,
-				Text: fmt.Sprintf("takes the same pods as NodePool %q, and has the same weight (%d): give one of them "+
-					"another weight, a taint, or requirements of its own", a.Name, a.Weight())})
+	alike := func(a, b *v1.NodePool) bool {
+		return !a.IsStatic() && !b.IsStatic() && a.Weight() == b.Weight() && sameTaints(a, b) && !apart(a, b) && !apart(b, a)
+	}
+	var groups [][]*v1.NodePool
+	for _, p := range pools {
+		at := slices.IndexFunc(groups, func(g []*v1.NodePool) bool {
+			return !slices.ContainsFunc(g, func(q *v1.NodePool) bool { return !alike(p, q) })
+		})
+		if at < 0 {
+			groups = append(groups, []*v1.NodePool{p})
+			continue
 		}
+		groups[at] = append(groups[at], p)
+	}
+	var out []finding
+	for _, g := range groups {
+		if len(g) < 2 {
+			continue
+		}
+		names := make([]string, 0, len(g)-1)
+		for _, p := range g[1:] {
+			names = append(names, fmt.Sprintf("%q", p.Name))
+		}
+		which := "one of them"
+		if len(g) > 2 {
+			which = "all but one of them"
+		}
+		out = append(out, finding{Code: lintOverlap, Object: "NodePool/" + g[0].Name,
+			Text: fmt.Sprintf("takes the same pods as NodePool %s, and has the same weight (%d): give %s "+
+				"another weight, a taint, or requirements of its own", strings.Join(names, ", "), g[0].Weight(), which)})
 	}
 	return out
 }
@@ -264,7 +371,8 @@ func (s labelSet) Has(key string) bool                       { _, ok := s[key]; 
 func (s labelSet) Get(key string) string                     { return s[key] }
 func (s labelSet) Lookup(key string) (value string, ok bool) { value, ok = s[key]; return value, ok }
 
-// unsatisfiable asks the engine for a place for a pod that wants nothing: it names the pools that could not give one to any pod.
+// unsatisfiable asks the engine for a place for a pod that wants nothing. It names the pools that could not give one to any pod, and those
+// that could if their limits were higher.
 func unsatisfiable(in engine.Question) []finding {
 	store := cluster.NewStore()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "lint", UID: "lint"}}
@@ -279,16 +387,23 @@ func unsatisfiable(in engine.Question) []finding {
 		unlimited := pool.Pool.DeepCopy()
 		unlimited.Spec.Limits = nil // that a limit is reached is no fault
 		snap := store.Snapshot()
-		plan := engine.New(awsv1.Labels()).Plan(engine.Question{Snap: snap, Pods: snap.Provisionable(),
-			Pools: []engine.Pool{{Pool: unlimited, Catalog: pool.Catalog}}, Settings: in.Settings})
-		if len(plan.Refused) > 0 {
+		refused := func(p *v1.NodePool) []engine.Refused {
+			return engine.New(awsv1.Labels()).Plan(engine.Question{Snap: snap, Pods: snap.Provisionable(),
+				Pools: []engine.Pool{{Pool: p, Catalog: pool.Catalog}}, Settings: in.Settings}).Refused
+		}
+		if refused := refused(unlimited); len(refused) > 0 {
 			var own []reason.Count
-			for _, c := range plan.Refused[0].Reasons {
+			for _, c := range refused[0].Reasons {
 				c.Pool, c.Candidates = "", 0 // read as what is wrong with the pool itself
 				own = append(own, c)
 			}
 			out = append(out, finding{Code: lintUnsatisfiable, Object: "NodePool/" + pool.Pool.Name,
 				Text: "can launch nothing, whatever a pod asks for: " + sentence.Explanation(own)})
+			continue
+		}
+		if len(refused(pool.Pool)) > 0 {
+			out = append(out, finding{Code: lintTinyLimit, Object: "NodePool/" + pool.Pool.Name,
+				Text: "its limits are below its smallest machine, so it launches nothing: raise spec.limits"})
 		}
 	}
 	return out
@@ -296,7 +411,7 @@ func unsatisfiable(in engine.Question) []finding {
 
 // replaced says which nodes would drift by the pools and node classes as they are given, and what their pods would cost then.
 func replaced(env Env, in engine.Question, o *objects, known *label.Vocabulary) []finding {
-	world := disruptionWorld(in)
+	world := disruptionWorld(in, nil)
 	var out []finding
 	note := func(object string, e *edit) {
 		if len(e.gone)+e.perhaps > 0 {

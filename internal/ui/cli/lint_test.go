@@ -89,8 +89,8 @@ spec: {template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeC
 `
 			var zones int
 			env := Env{In: strings.NewReader(text), Err: &bytes.Buffer{}, CheckClass: noPlacementGroups,
-				Catalog: func(region, spot string, class *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
-					return threeTypes(region, spot, class)
+				Catalog: func(m Market, class *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
+					return threeTypes(m, class)
 				},
 				EditClass: func(from, to *awsv1.EC2NodeClass) func(*v1.NodeClaim) (cloud.DriftReason, bool) {
 					zones = len(to.Status.Subnets)
@@ -240,5 +240,25 @@ spec: {template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeC
 				}
 			}
 		})
+	}
+}
+
+// A field without effect is advice: it is listed, and the exit code stays 0.
+func TestFieldsWithoutEffectAreAdvice(t *testing.T) {
+	var out, trouble bytes.Buffer
+	env := Env{
+		In: strings.NewReader("apiVersion: karpenter.k8s.aws/v1\nkind: EC2NodeClass\nmetadata: {name: windows}\nspec:\n" +
+			"  role: r\n  amiSelectorTerms: [{alias: al2023@latest}]\n  subnetSelectorTerms: [{id: subnet-1}]\n" +
+			"  securityGroupSelectorTerms: [{id: sg-1}]\n" +
+			"---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: default}\nspec:\n" +
+			"  template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: windows}, requirements: []}}\n"),
+		Out: &out, Err: &trouble, Catalog: threeTypes, CheckClass: noPlacementGroups,
+		IgnoredFields: func(c *awsv1.EC2NodeClass) []string { return []string{"spec.x of " + c.Name} },
+	}
+	if code := Run(t.Context(), env, []string{"lint", "-f", "-"}); code != exitFine {
+		t.Errorf("exit code %d, want %d: %s", code, exitFine, &trouble)
+	}
+	if want := "EC2NodeClass/windows: spec.x of windows (Ignored)\n"; out.String() != want {
+		t.Errorf("lint says %q, want %q", out.String(), want)
 	}
 }

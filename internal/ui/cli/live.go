@@ -28,8 +28,8 @@ import (
 const readTimeout = time.Minute
 
 // readCluster adds the objects of a live cluster. It only lists. Workloads are not read: their pods exist. ReplicaSets are, where files
-// hold Deployments: they tell which pods those have already.
-func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
+// hold Deployments: they tell which pods those have already. With uninstalled, the cluster may lack the kinds of Karpenter.
+func (o *objects) readCluster(ctx context.Context, kubeconfig string, uninstalled bool) error {
 	c, err := clusterClient(kubeconfig)
 	if err != nil {
 		return err
@@ -40,16 +40,17 @@ func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
 		&storagev1.StorageClassList{},
 		&storagev1.CSINodeList{}, &corev1.NamespaceList{}, &schedulingv1.PriorityClassList{}, &corev1.ServiceList{},
 	}
-	if len(o.deployments) > 0 {
+	if len(o.apps.deployments) > 0 {
 		lists = append(lists, &appsv1.ReplicaSetList{})
 	}
 	for _, list := range lists {
-		if err := o.list(ctx, c, list); err != nil {
+		if err := o.list(ctx, c, list); err != nil && !(uninstalled && meta.IsNoMatchError(errors.Unwrap(err))) {
 			return err
 		}
 	}
 	// These kinds came later than others, and a role of an older chart does not let everybody read them.
-	for _, list := range []client.ObjectList{&v1alpha1.NodeOverlayList{}, &v1alpha1.DisruptionPlanList{}} {
+	for _, list := range []client.ObjectList{&v1alpha1.NodeOverlayList{}, &v1alpha1.DisruptionPlanList{},
+		&v1alpha1.CommitmentDiscountList{}, &v1alpha1.RolloutPolicyList{}} {
 		if err := o.list(ctx, c, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsForbidden(err) {
 			return err
 		}

@@ -67,7 +67,7 @@ func TestFilesGoBeforeTheCluster(t *testing.T) {
 func TestPodsOfTheClusterCount(t *testing.T) {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "of the file"}}
 	d.Spec.Replicas = new(int32(5))
-	o := &objects{deployments: []*appsv1.Deployment{d}, inFiles: map[string]bool{objectKey(d): true}}
+	o := &objects{apps: workloads{deployments: []*appsv1.Deployment{d}}, inFiles: map[string]bool{objectKey(d): true}}
 	owner := func(kind, name string) string {
 		return fmt.Sprintf(`"namespace": "default", "ownerReferences": [{"apiVersion": "apps/v1", "kind": %q, "name": %q, "uid": "uid of %s", "controller": true}]`, kind, name, name)
 	}

@@ -61,7 +61,7 @@ func noNode(snap *cluster.Snapshot, kind, name string) error {
 // noPool says that there is no such NodePool.
 func noPool(snap *cluster.Snapshot, name string) error {
 	var ask []string
-	for p := range snap.Pools() {
+	for p := range cluster.Pools.All(snap) {
 		ask = append(ask, "nodepool "+p.Name)
 	}
 	return noSuch("NodePool "+name, ask, "kubectl get nodepools")

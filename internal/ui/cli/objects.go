@@ -34,34 +34,51 @@ import (
 
 // objects is everything a plan is made from.
 type objects struct {
-	pools           []*v1.NodePool
-	classes         []*awsv1.EC2NodeClass
-	overlays        []*v1alpha1.NodeOverlay
-	plans           []*v1alpha1.DisruptionPlan
+	pools   []*v1.NodePool
+	classes []*awsv1.EC2NodeClass
+	alphaObjects
 	buffers         []*autoscalingv1beta1.CapacityBuffer
-	podTemplates    []*corev1.PodTemplate
 	claims          []*v1.NodeClaim
 	nodes           []*corev1.Node
 	pods            []*corev1.Pod
-	deployments     []*appsv1.Deployment
-	replicaSets     []*appsv1.ReplicaSet
-	statefulSets    []*appsv1.StatefulSet
-	jobs            []*batchv1.Job
-	daemonSets      []*appsv1.DaemonSet
-	pdbs            []*policyv1.PodDisruptionBudget
-	pvcs            []*corev1.PersistentVolumeClaim
-	pvs             []*corev1.PersistentVolume
-	storageClasses  []*storagev1.StorageClass
-	csiNodes        []*storagev1.CSINode
 	namespaces      []*corev1.Namespace
 	priorityClasses []*schedulingv1.PriorityClass
 	services        []*corev1.Service
 	runtimeClasses  []*nodev1.RuntimeClass
+	apps            workloads
+	volumes         storageObjects
 	deviceObjects
 	scaled  map[types.NamespacedName]scaled // what buffers of a cluster name
 	ignored map[string]int                  // kinds that do not matter to a plan
 	inFiles map[string]bool                 // what files hold, by identity
 	edited  map[string]*awsv1.EC2NodeClass  // what the cluster has of the classes in files, by name
+}
+
+// alphaObjects are those of karpenter.sh/v1alpha1.
+type alphaObjects struct {
+	overlays    []*v1alpha1.NodeOverlay
+	plans       []*v1alpha1.DisruptionPlan
+	commitments []*v1alpha1.CommitmentDiscount
+	rollouts    []*v1alpha1.RolloutPolicy
+}
+
+// workloads are the objects that own pods or protect them.
+type workloads struct {
+	deployments  []*appsv1.Deployment
+	replicaSets  []*appsv1.ReplicaSet
+	statefulSets []*appsv1.StatefulSet
+	jobs         []*batchv1.Job
+	daemonSets   []*appsv1.DaemonSet
+	pdbs         []*policyv1.PodDisruptionBudget
+	podTemplates []*corev1.PodTemplate
+}
+
+// storageObjects are what volumes are made of.
+type storageObjects struct {
+	pvcs           []*corev1.PersistentVolumeClaim
+	pvs            []*corev1.PersistentVolume
+	storageClasses []*storagev1.StorageClass
+	csiNodes       []*storagev1.CSINode
 }
 
 // take sorts an object in. It returns false for kinds that a plan does not depend on.
@@ -75,10 +92,14 @@ func (o *objects) take(obj runtime.Object) bool {
 		o.overlays = append(o.overlays, x)
 	case *v1alpha1.DisruptionPlan:
 		o.plans = append(o.plans, x)
+	case *v1alpha1.CommitmentDiscount:
+		o.commitments = append(o.commitments, x)
+	case *v1alpha1.RolloutPolicy:
+		o.rollouts = append(o.rollouts, x)
 	case *autoscalingv1beta1.CapacityBuffer:
 		o.buffers = append(o.buffers, x)
 	case *corev1.PodTemplate:
-		o.podTemplates = append(o.podTemplates, x)
+		o.apps.podTemplates = append(o.apps.podTemplates, x)
 	case *v1.NodeClaim:
 		o.claims = append(o.claims, x)
 	case *corev1.Node:
@@ -86,27 +107,27 @@ func (o *objects) take(obj runtime.Object) bool {
 	case *corev1.Pod:
 		o.pods = append(o.pods, x)
 	case *appsv1.Deployment:
-		o.deployments = append(o.deployments, x)
+		o.apps.deployments = append(o.apps.deployments, x)
 	case *appsv1.ReplicaSet:
-		o.replicaSets = append(o.replicaSets, x)
+		o.apps.replicaSets = append(o.apps.replicaSets, x)
 	case *appsv1.StatefulSet:
-		o.statefulSets = append(o.statefulSets, x)
+		o.apps.statefulSets = append(o.apps.statefulSets, x)
 	case *batchv1.Job:
-		o.jobs = append(o.jobs, x)
+		o.apps.jobs = append(o.apps.jobs, x)
 	case *batchv1.CronJob:
-		o.jobs = append(o.jobs, oneRun(x))
+		o.apps.jobs = append(o.apps.jobs, oneRun(x))
 	case *appsv1.DaemonSet:
-		o.daemonSets = append(o.daemonSets, x)
+		o.apps.daemonSets = append(o.apps.daemonSets, x)
 	case *policyv1.PodDisruptionBudget:
-		o.pdbs = append(o.pdbs, x)
+		o.apps.pdbs = append(o.apps.pdbs, x)
 	case *corev1.PersistentVolumeClaim:
-		o.pvcs = append(o.pvcs, x)
+		o.volumes.pvcs = append(o.volumes.pvcs, x)
 	case *corev1.PersistentVolume:
-		o.pvs = append(o.pvs, x)
+		o.volumes.pvs = append(o.volumes.pvs, x)
 	case *storagev1.StorageClass:
-		o.storageClasses = append(o.storageClasses, x)
+		o.volumes.storageClasses = append(o.volumes.storageClasses, x)
 	case *storagev1.CSINode:
-		o.csiNodes = append(o.csiNodes, x)
+		o.volumes.csiNodes = append(o.volumes.csiNodes, x)
 	case *corev1.Namespace:
 		o.namespaces = append(o.namespaces, x)
 	case *schedulingv1.PriorityClass:

@@ -36,8 +36,8 @@ takes it off. Restarts of the controller change nothing.
 
 const resumeUsage = `Usage: karpenter resume [--pool NAME]... [flags]
 
-Ends what "karpenter pause" began: without --pool the pause of the whole cluster, with --pool those of NodePools. Pauses that are left
-are named.
+Ends what "karpenter pause" began: without --pool the pause of the whole cluster, with --pool those of NodePools. Without --pool it also
+ends the pauses that the controller began itself, because too much of what is new did not get ready. Pauses that are left are named.
 
 `
 
@@ -87,7 +87,7 @@ func (s stop) throw(ctx context.Context, out io.Writer, c client.Client, now tim
 		until = now.Add(s.length).UTC().Truncate(time.Second)
 		value = until.Format(time.RFC3339)
 	}
-	annotations := map[string]any{v1.PausedAnnotationKey: value, v1.PausedReasonAnnotationKey: nil}
+	annotations := map[string]any{v1.PausedAnnotationKey: value, v1.PausedReasonAnnotationKey: nil, v1.PausedByAnnotationKey: nil}
 	if s.reason != "" {
 		annotations[v1.PausedReasonAnnotationKey] = s.reason
 	}
@@ -194,8 +194,21 @@ func resume(ctx context.Context, env Env, args []string) (int, error) {
 
 // goOn takes switches off and names those that are left.
 func goOn(ctx context.Context, out io.Writer, c client.Client, pools []string) error {
-	for _, o := range switches(pools) {
-		if err := writeAnnotations(ctx, c, o, map[string]any{v1.PausedAnnotationKey: nil, v1.PausedReasonAnnotationKey: nil}); err != nil {
+	ended := switches(pools)
+	if len(pools) == 0 {
+		var all v1.NodePoolList
+		if err := c.List(ctx, &all); err != nil {
+			return fmt.Errorf("read NodePools: %w", err)
+		}
+		for i := range all.Items {
+			if all.Items[i].Annotations[v1.PausedByAnnotationKey] != "" {
+				ended = append(ended, &all.Items[i])
+			}
+		}
+	}
+	for _, o := range ended {
+		if err := writeAnnotations(ctx, c, o, map[string]any{v1.PausedAnnotationKey: nil, v1.PausedReasonAnnotationKey: nil,
+			v1.PausedByAnnotationKey: nil}); err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "%s: not paused any more\n", switchName(o))

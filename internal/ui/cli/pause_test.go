@@ -121,6 +121,25 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// A resume of the whole cluster ends what the breaker began, and no pause of a user.
+func TestResumeEndsTheBreakersPauses(t *testing.T) {
+	now := time.Now()
+	c := pausable(t, now)
+	if err := (stop{pools: []string{"a", "b"}}).throw(t.Context(), &bytes.Buffer{}, c, now); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeAnnotations(t.Context(), c, switches([]string{"a"})[0], map[string]any{v1.PausedByAnnotationKey: v1.PausedByBreaker}); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := goOn(t.Context(), &out, c, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := halts(t, c, now), `NodePool b:  ""`; got != want {
+		t.Errorf("paused %s, want %s; said\n%s", got, want, out.String())
+	}
+}
+
 func TestPauseSaysWhatIsWrong(t *testing.T) {
 	for args, want := range map[string]string{
 		"pause default":                       "--pool",

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -22,6 +23,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/budget"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/overlay"
 	"karpenter.sh/karpenter/internal/core/work"
@@ -32,24 +34,32 @@ import (
 type planFlags struct {
 	files             []string
 	output            string
-	region, spot      string
+	market            Market
+	source            Source // of the prices; zero where it is not known
 	kubeconfig        string
 	snapshot          string
 	memory            *engine.Memory // of the engine of a snapshot, nil for none
 	static            bool           // pools with a fixed number of nodes are looked at too
+	assumeRequests    bool
+	interruptionCost  float64
 	ignorePreferences bool
 	bestEffort        bool
 	ignoreDRA         bool
 	budget            time.Duration
+	quiet             bool // the caller itself names workloads without requests
+	propose           bool // the cluster may lack Karpenter, its NodePools and its classes; defaults stand for them
+	commitments       []*v1alpha1.CommitmentDiscount
+	books             *commitment.Books // of the last input
 }
 
-const planHelp = `usage: karpenter plan -f FILE_OR_DIR_OR_-… [-o table|json|yaml] [--region us-east-1] [--spot-prices model|none|FILE]
+const planHelp = `usage: karpenter plan -f FILE_OR_DIR_OR_-… [-o table|json|yaml] [--region us-east-1]
+                    [--prices FILE] [--spot-prices model|none|FILE]
        karpenter plan --kubeconfig FILE [-f FILE_OR_DIR…]
        karpenter plan --snapshot FILE
 
 Works out the machines that Karpenter would launch for pods that have no node, and changes nothing. "-f -" reads what is piped
 in. Files may hold Pods, Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs (one run of each), DaemonSets,
-NodePools, EC2NodeClasses, Nodes, NodeClaims, PersistentVolumes
+NodePools, EC2NodeClasses, CommitmentDiscounts, Nodes, NodeClaims, PersistentVolumes
 and claims, StorageClasses, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Namespaces, Services,
 CapacityBuffers, PodTemplates, ResourceClaims and their templates, DeviceClasses and ResourceSlices. With --kubeconfig
 the objects of a cluster are read as well.
@@ -83,14 +93,21 @@ func (p *planFlags) worldFlags(fs *flag.FlagSet) {
 	add := func(path string) error { p.files = append(p.files, path); return nil }
 	fs.Func("f", "file or folder with manifests, - for standard input; may be given several times", add)
 	fs.Func("filename", "the same as -f", add)
-	fs.StringVar(&p.region, "region", "us-east-1", "region whose instance types and prices are used")
-	fs.StringVar(&p.spot, "spot-prices", "model", `"model" for computed prices, "none" for no spot, or a file {"type": {"zone": dollars}}`)
+	fs.StringVar(&p.market.Region, "region", "us-east-1", "region whose instance types and prices are used")
+	fs.StringVar(&p.market.Prices, "prices", "", "file of prices that karpenter prices fetch wrote, instead of those "+
+		"that ship with Karpenter; it names the region")
+	fs.StringVar(&p.market.Spot, "spot-prices", "model",
+		`"model" for computed prices, "none" for no spot, or a file {"type": {"zone": dollars}}`)
 	fs.StringVar(&p.snapshot, "snapshot", "", "file that karpenter snapshot wrote, instead of files and clusters: it "+
 		"holds the types, prices and policies too")
 	fs.StringVar(&p.kubeconfig, "kubeconfig", "", "read the objects of this cluster too")
+	fs.BoolVar(&p.assumeRequests, "assume-requests", true, "containers without CPU or memory request count as 100m and "+
+		"200Mi on new nodes, as for the controller; =false plans as it does with --assume-requests=false")
 	fs.BoolVar(&p.ignorePreferences, "ignore-preferences", false, "plan as the controller does with --preference-policy=Ignore")
 	fs.BoolVar(&p.ignoreDRA, "ignore-dra-requests", false, "plan as the controller does with --ignore-dra-requests, which is its default")
 	fs.BoolVar(&p.bestEffort, "min-values-best-effort", false, "plan as the controller does with --min-values-policy=BestEffort")
+	fs.Float64Var(&p.interruptionCost, "interruption-cost", 0, "dollars that it costs when a spot machine is taken back, as for the "+
+		"controller")
 	fs.DurationVar(&p.budget, "time", 0, "how long the reference machine may look for a cheaper fleet; 0: the "+
 		"controller's default. On any machine the plan is the same")
 }
@@ -100,6 +117,8 @@ func (p *planFlags) someWorld() error {
 	switch {
 	case p.snapshot != "" && (len(p.files) > 0 || p.kubeconfig != ""):
 		return errors.New("--snapshot holds the whole world; give it without -f and --kubeconfig")
+	case !(p.interruptionCost >= 0 && p.interruptionCost <= v1.MostInterruptionCost):
+		return fmt.Errorf("--interruption-cost %v: give dollars from 0 to %d", p.interruptionCost, v1.MostInterruptionCost)
 	case len(p.files) == 0 && p.kubeconfig == "" && p.snapshot == "":
 		p.kubeconfig = clientcmd.NewDefaultClientConfigLoadingRules().GetDefaultFilename()
 	}
@@ -140,8 +159,12 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 	fmt.Fprintf(env.Err, "planning %s over %s …\n", sentence.Count(len(input.Pods), "pod"), sentence.Count(len(input.Pools), "pool"))
 	input.Ended = func() bool { return ctx.Err() != nil }
 	began := time.Now()
-	answer := p.planner().Plan(input)
+	answer := bestPlan(input, func(in engine.Question) *engine.Plan { return p.planner().Plan(in) })
 	r := newReport(answer, time.Since(began).Seconds())
+	r.explainSpot(&input)
+	if p.foreign() {
+		r.PricesOf = p.source.Region
+	}
 	if err := r.write(env.Out, p.output); err != nil {
 		return exitBadInput, err
 	}
@@ -149,6 +172,26 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 		return exitUnschedulable, nil
 	}
 	return exitFine, nil
+}
+
+// bestPlan plans with the work that the user grants. A plan of more work than usual is compared with the usual one, and the cheaper
+// counts: a better bound ends the search sooner, at a fleet that may be some thousandths dearer. Both bounds are proven, so the
+// higher one holds.
+func bestPlan(in engine.Question, plan func(engine.Question) *engine.Plan) *engine.Plan {
+	long := plan(in)
+	if in.Settings.Search <= engine.DefaultSearch || in.Ended != nil && in.Ended() {
+		return long
+	}
+	in.Settings.Search = 0
+	usual := plan(in)
+	if cmp.Or(len(usual.Refused)-len(long.Refused), cmp.Compare(usual.Cost, long.Cost)) >= 0 {
+		return long
+	}
+	best := *usual
+	if len(usual.Refused) == len(long.Refused) {
+		best.ConfigBound, best.VolumeBound = max(best.ConfigBound, long.ConfigBound), max(best.VolumeBound, long.VolumeBound)
+	}
+	return &best
 }
 
 // planner remembers what the engine of a snapshot did.
@@ -184,7 +227,7 @@ func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*o
 	}
 	if p.kubeconfig != "" {
 		fmt.Fprintf(env.Err, "reading the cluster …\n")
-		if err := o.readCluster(ctx, p.kubeconfig); err != nil {
+		if err := o.readCluster(ctx, p.kubeconfig, p.propose); err != nil {
 			return nil, err
 		}
 	}
@@ -221,6 +264,10 @@ func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*o
 	if gated := o.wait(); len(gated) > 0 {
 		fmt.Fprintf(env.Err, "left out, because of scheduling gates: %s\n", strings.Join(gated, ", "))
 	}
+	if p.propose && len(o.pools) == 0 {
+		o.pools = append(o.pools, proposedPool())
+		fmt.Fprintln(env.Err, proposedText)
+	}
 	switch {
 	case len(o.pools) == 0 && p.kubeconfig == "":
 		return nil, errors.New("there is no NodePool, and Karpenter launches nothing without; add one, or read those " +
@@ -238,8 +285,15 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 	in := engine.Question{Snap: snap, Pods: snap.Provisionable(), Now: time.Now()}
 	in.Settings.IgnorePreferences, in.Settings.MinValuesBestEffort, in.Settings.Search = p.ignorePreferences,
 		p.bestEffort, work.Units(p.budget)
-	in.Settings.ReservedCapacity = true
+	in.Settings.ReservedCapacity, in.Settings.AssumeRequests = true, p.assumeRequests
+	in.Settings.InterruptionCost = cloud.FromDollars(p.interruptionCost)
 	p.plansDevices(env, o, &in)
+	if text := assumption(withoutRequests(in.Pods)); text != "" && p.assumeRequests && !p.quiet {
+		fmt.Fprintln(env.Err, text)
+	}
+	if err := p.tellSource(env, o.pools, in.Pods); err != nil {
+		return in, err
+	}
 	known := label.NewVocabulary(v1.Labels(), awsv1.Labels())
 	classes := map[string]*awsv1.EC2NodeClass{}
 	for _, c := range o.classes {
@@ -264,16 +318,21 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 			fmt.Fprintf(env.Err, "NodePool %q is left out: the controller does not use EC2NodeClass %q: %v\n", pool.Name, class.Name, err)
 			continue
 		}
+		if class == nil && p.kubeconfig != "" && !p.propose {
+			fmt.Fprintf(env.Err, "NodePool %q is left out: there is no %s named %q in the cluster; create it, or change "+
+				"the pool's nodeClassRef\n", pool.Name, ref.Kind, ref.Name)
+			continue
+		}
 		if class == nil {
 			fmt.Fprintf(env.Err, "NodePool %q: its %s %q is in no file; planning with the defaults\n", pool.Name, ref.Kind, ref.Name)
 		}
-		catalog, err := env.Catalog(p.region, p.spot, class)
+		catalog, err := env.Catalog(p.market, class)
 		if err != nil {
 			return in, err
 		}
 		if zones := elsewhere(pool, catalog); len(zones) > 0 {
 			fmt.Fprintf(env.Err, "NodePool %q asks for zones %s, which region %s does not have; choose another with "+
-				"--region\n", pool.Name, strings.Join(zones, ", "), p.region)
+				"--region\n", pool.Name, strings.Join(zones, ", "), p.market.Region)
 		}
 		in.Pools = append(in.Pools, engine.Pool{Pool: pool, Catalog: catalog})
 	}
@@ -283,6 +342,7 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 	if len(in.Pools) == 0 {
 		return in, errors.New("no NodePool is left to plan with; see above")
 	}
+	p.commit(env, o.commitments, &in)
 	return in, nil
 }
 
@@ -349,31 +409,35 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 func (o *objects) store() *cluster.Store {
 	store := cluster.NewStore()
 	store.Update(func(d *cluster.Draft) {
-		putAll(o.namespaces, d.PutNamespace)
-		putAll(o.priorityClasses, d.PutPriorityClass)
-		putAll(o.pools, d.PutPool)
-		putAll(o.storageClasses, d.PutStorageClass)
-		putAll(o.pvs, d.PutPV)
-		putAll(o.pvcs, d.PutPVC)
-		putAll(o.pdbs, d.PutPDB)
-		putAll(o.daemonSets, d.PutDaemonSet)
-		putAll(o.services, d.PutService)
-		putAll(o.csiNodes, d.PutCSINode)
-		putAll(o.resourceClaims, d.PutResourceClaim)
-		putAll(o.claimTemplates, d.PutResourceClaimTemplate)
-		putAll(o.deviceClasses, d.PutDeviceClass)
-		putAll(o.resourceSlices, d.PutResourceSlice)
-		putAll(o.nodes, func(n *corev1.Node) { d.PutNode(n) })
-		putAll(o.claims, func(c *v1.NodeClaim) { d.PutClaim(c) })
-		putAll(o.plans, d.PutDisruptionPlan)
-		putAll(o.pods, d.PutPod)
+		putAll(d, o.namespaces, cluster.Namespaces.Put)
+		putAll(d, o.priorityClasses, cluster.PriorityClasses.Put)
+		putAll(d, o.pools, cluster.Pools.Put)
+		putAll(d, o.volumes.storageClasses, cluster.StorageClasses.Put)
+		putAll(d, o.volumes.pvs, cluster.PVs.Put)
+		putAll(d, o.volumes.pvcs, cluster.PVCs.Put)
+		putAll(d, o.apps.pdbs, cluster.PDBs.Put)
+		putAll(d, o.apps.daemonSets, cluster.DaemonSets.Put)
+		putAll(d, o.services, cluster.Services.Put)
+		putAll(d, o.volumes.csiNodes, (*cluster.Draft).PutCSINode)
+		putAll(d, o.resourceClaims, cluster.ResourceClaims.Put)
+		putAll(d, o.claimTemplates, cluster.ClaimTemplates.Put)
+		putAll(d, o.deviceClasses, cluster.DeviceClasses.Put)
+		putAll(d, o.resourceSlices, cluster.ResourceSlices.Put)
+		putAll(d, o.nodes, func(d *cluster.Draft, n *corev1.Node) { d.PutNode(n) })
+		putAll(d, o.claims, func(d *cluster.Draft, c *v1.NodeClaim) { d.PutClaim(c) })
+		putAll(d, o.plans, (*cluster.Draft).PutDisruptionPlan)
+		putAll(d, o.rollouts, cluster.Rollouts.Put)
+		putAll(d, o.classes, func(d *cluster.Draft, c *awsv1.EC2NodeClass) {
+			d.PutNodeClass(&cluster.NodeClass{Group: awsv1.Group, Kind: "EC2NodeClass", Name: c.Name, UID: c.UID, Generation: c.Generation})
+		})
+		putAll(d, o.pods, (*cluster.Draft).PutPod)
 		d.Synced(true)
 	})
 	return store
 }
 
-func putAll[T any](objects []T, put func(T)) {
+func putAll[T any](d *cluster.Draft, objects []T, put func(*cluster.Draft, T)) {
 	for _, o := range objects {
-		put(o)
+		put(d, o)
 	}
 }

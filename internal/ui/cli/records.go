@@ -63,18 +63,23 @@ func (j *journalFlags) read(ctx context.Context, kubeconfig string) (records []j
 
 // story returns what the controller was last asked, as a snapshot.
 func (j *journalFlags) story(ctx context.Context, kubeconfig string, anonymous bool) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
 	query := url.Values{}
 	if anonymous {
 		query.Set("anonymous", "true")
 	}
+	return j.ask(ctx, kubeconfig, "snapshot", query)
+}
+
+// ask returns what the controller serves under a path.
+func (j *journalFlags) ask(ctx context.Context, kubeconfig, what string, query url.Values) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	var body io.ReadCloser
 	var err error
 	if j.from == "" {
-		body, err = j.askLeader(ctx, kubeconfig, "snapshot", query)
+		body, err = j.askLeader(ctx, kubeconfig, what, query)
 	} else {
-		body, err = j.askAddress(ctx, "snapshot", query)
+		body, err = j.askAddress(ctx, what, query)
 	}
 	if err != nil {
 		return nil, err

@@ -274,21 +274,22 @@ func madeBefore(p *corev1.Pod, begin time.Time) time.Time {
 // where their first pod goes, too: no file knows where they would be.
 func (o *objects) takeDisks(d *recording.Disks) {
 	if d != nil {
-		o.pvcs, o.pvs, o.storageClasses = joined(o.pvcs, d.Claims), joined(o.pvs, d.Volumes), joined(o.storageClasses, d.Classes)
+		v := &o.volumes
+		v.pvcs, v.pvs, v.storageClasses = joined(v.pvcs, d.Claims), joined(v.pvs, d.Volumes), joined(v.storageClasses, d.Classes)
 	}
-	for i, c := range o.pvcs {
-		if c.Spec.VolumeName != "" && !slices.ContainsFunc(o.pvs,
+	for i, c := range o.volumes.pvcs {
+		if c.Spec.VolumeName != "" && !slices.ContainsFunc(o.volumes.pvs,
 			func(v *corev1.PersistentVolume) bool { return v.Name == c.Spec.VolumeName }) {
 			unbound := c.DeepCopy() // the place of its volume is not known
 			unbound.Spec.VolumeName, unbound.Annotations = "", nil
-			o.pvcs[i] = unbound
+			o.volumes.pvcs[i] = unbound
 		}
 	}
 	o.assume()
-	for i, c := range o.storageClasses {
+	for i, c := range o.volumes.storageClasses {
 		later := *c
 		later.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)
-		o.storageClasses[i] = &later
+		o.volumes.storageClasses[i] = &later
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/explain/sentence"
@@ -27,7 +29,11 @@ type report struct {
 	LowerBoundPerHour  float64          `json:"lowerBoundPerHour"`
 	VolumeBoundPerHour float64          `json:"volumeBoundPerHour"`
 	Gap                float64          `json:"gap"`
-	Seconds            float64          `json:"seconds"`
+	// BillPerHour is what the plan adds to the bill with commitments.
+	BillPerHour *float64        `json:"billPerHour,omitempty"`
+	Commitments []commitmentUse `json:"commitments,omitempty"`
+	Seconds     float64         `json:"seconds"`
+	PricesOf    string          `json:"pricesOf,omitempty"` // another region, whose prices stand for those of the plan's
 }
 
 type claimReport struct {
@@ -40,6 +46,15 @@ type claimReport struct {
 	CapacityTypes []string `json:"capacityTypes"`
 	PricePerHour  float64  `json:"pricePerHour"`
 	Pods          []string `json:"pods"`
+	Covered       float64  `json:"covered,omitempty"` // the part that commitments cover
+	Spot          string   `json:"spot,omitempty"`    // how often such machines are taken back, where interruptions cost something
+}
+
+// A commitmentUse is which part of a commitment is used, from 0 to 1.
+type commitmentUse struct {
+	ID         string  `json:"id"`
+	UsedBefore float64 `json:"usedBefore"`
+	UsedAfter  float64 `json:"usedAfter"`
 }
 
 type existingReport struct {
@@ -64,8 +79,15 @@ func newReport(plan *engine.Plan, seconds float64) *report {
 		o := &plan.Open[i]
 		r.Claims = append(r.Claims, claimReport{
 			Pool: o.Pool, Type: o.Type, Types: o.Types, Zone: o.Zone, Zones: o.Zones, CapacityType: o.CapacityType,
-			CapacityTypes: o.CapacityTypes, PricePerHour: o.Price.Dollars(), Pods: podNames(o.Pods),
+			CapacityTypes: o.CapacityTypes, PricePerHour: o.Price.Dollars(), Pods: podNames(o.Pods), Covered: o.Covered,
 		})
+	}
+	if b := plan.Bill; b != nil {
+		bill := b.Adds.Dollars()
+		r.BillPerHour = &bill
+		for _, u := range b.Used {
+			r.Commitments = append(r.Commitments, commitmentUse{u.ID, u.Before, u.After})
+		}
 	}
 	slices.SortStableFunc(r.Claims, func(a, b claimReport) int {
 		return strings.Compare(a.Pool+"\x00"+a.Type+"\x00"+strings.Join(a.Pods, ","), b.Pool+"\x00"+b.Type+"\x00"+
@@ -84,6 +106,32 @@ func newReport(plan *engine.Plan, seconds float64) *report {
 	}
 	slices.SortStableFunc(r.Unschedulable, func(a, b refusedReport) int { return strings.Compare(a.Pod, b.Pod) })
 	return r
+}
+
+// explainSpot adds to the spot machines of a plan how often such machines are taken back, where interruptions cost something.
+func (r *report) explainSpot(in *engine.Question) {
+	for i := range r.Claims {
+		c := &r.Claims[i]
+		at := slices.IndexFunc(in.Pools, func(p engine.Pool) bool { return p.Pool.Name == c.Pool })
+		if at < 0 || in.Pools[at].InterruptionCost(in.Settings.InterruptionCost) == 0 {
+			continue
+		}
+		c.Spot = spotSentence(&in.Pools[at], map[string]string{corev1.LabelInstanceTypeStable: c.Type, corev1.LabelTopologyZone: c.Zone,
+			v1.CapacityTypeLabelKey: c.CapacityType}, in.Settings.InterruptionCost)
+	}
+}
+
+// spot returns what is said of spot machines, each once, with an empty line after the last.
+func (r *report) spot() (out []string) {
+	for i := range r.Claims {
+		if text := r.Claims[i].Spot; text != "" && !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	if len(out) > 0 {
+		out = append(out, "")
+	}
+	return out
 }
 
 func podName(p *cluster.Pod) string { return p.Namespace + "/" + p.Name }
@@ -117,13 +165,16 @@ func (r *report) write(w io.Writer, format string) error {
 func (r *report) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(r.Claims) > 0 {
-		fmt.Fprintln(t, "NEW NODES\tPOOL\tTYPE\tALTERNATIVES\tCAPACITY\tZONES\t$/H EACH\tPODS")
+		fmt.Fprintln(t, "NEW NODES\tPOOL\tTYPE\tALTERNATIVES\tCAPACITY\tZONES\t$/H EACH"+r.mark()+"\tPODS")
 		for _, g := range r.groups() {
 			c := g.first
 			fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%.4f\t%s\n", g.count, c.Pool, c.Type, len(c.Types)-1,
 				strings.Join(c.CapacityTypes, ","), strings.Join(c.Zones, ","), c.PricePerHour, summarise(c.Pods))
 		}
 		fmt.Fprintln(t)
+	}
+	for _, text := range r.spot() {
+		fmt.Fprintln(t, text)
 	}
 	if len(r.Existing) > 0 {
 		fmt.Fprintln(t, "RUNNING NODE\tTAKES")
@@ -139,6 +190,13 @@ func (r *report) table(w io.Writer) error {
 		}
 		fmt.Fprintln(t)
 	}
+	if len(r.Commitments) > 0 {
+		fmt.Fprintln(t, "COMMITMENT\tUSED NOW\tWITH THE PLAN")
+		for _, u := range r.Commitments {
+			fmt.Fprintf(t, "%s\t%.1f%%\t%.1f%%\n", u.ID, 100*u.UsedBefore, 100*u.UsedAfter)
+		}
+		fmt.Fprintf(t, "\nThe plan adds $%.4f an hour to the bill.\n", *r.BillPerHour)
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
@@ -146,11 +204,23 @@ func (r *report) table(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "no new nodes; %.3f s\n", r.Seconds)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s, $%.4f an hour; $%.4f with what a node and a short spot list are reckoned to cost, "+
-		"and no fleet comes to less than $%.4f (volume alone: $%.4f): at most %.2f%% above the optimum; %.3f s\n",
-		sentence.Count(len(r.Claims), "new node"), r.PricePerHour, r.CostPerHour, r.LowerBoundPerHour,
+	fleet := "no fleet"
+	if len(r.Existing) > 0 {
+		fleet = "no fleet for the pods that existing nodes do not take"
+	}
+	_, err := fmt.Fprintf(w, "%s, $%.4f an hour%s; $%.4f with what a node and a short spot list are reckoned to cost, "+
+		"and %s comes to less than $%.4f (volume alone: $%.4f): at most %.2f%% above the optimum; %.3f s\n",
+		sentence.Count(len(r.Claims), "new node"), r.PricePerHour, r.mark(), r.CostPerHour, fleet, r.LowerBoundPerHour,
 		r.VolumeBoundPerHour, 100*r.Gap, r.Seconds)
 	return err
+}
+
+// mark names the region of prices that are another region's, "" if they are not.
+func (r *report) mark() string {
+	if r.PricesOf == "" {
+		return ""
+	}
+	return " (prices of " + r.PricesOf + ")"
 }
 
 // A claimGroup is claims that differ in their pods' ordinals only.

@@ -145,7 +145,7 @@ func TestAPlanOfAControllersSnapshotIsItsPlan(t *testing.T) {
 	}
 	var out, trouble bytes.Buffer
 	env := Env{In: strings.NewReader(""), Out: &out, Err: &trouble, Catalog: threeTypes, CheckClass: noPlacementGroups}
-	flags := planFlags{files: []string{file}, region: "here"}
+	flags := planFlags{files: []string{file}, market: Market{Region: "here"}}
 	in, err := flags.question(t.Context(), env)
 	if err != nil {
 		t.Fatal(err)

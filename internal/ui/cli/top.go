@@ -32,8 +32,8 @@ Shows the nodes of Karpenter: what they hold, what they cost, which boot or are 
 are paused, which steps are under way or wait for approval, and who holds back which nodes. In a terminal keys move, sort, find
 and open; ? names them. Where there is no terminal, or a dumb one, and with --once it prints once and exits.
 
-It reads the cluster, changes nothing, and needs no access to the controller. Prices are those of the catalogue; Savings Plans,
-reserved instances and discounts are left out.
+It reads the cluster, changes nothing, and needs no access to the controller. Prices are those of the catalogue. Where there are
+CommitmentDiscounts, one line says how much of them is used, what the rest costs, and why it is not used.
 
 `
 
@@ -104,9 +104,10 @@ func (f *topFlags) picture(ctx context.Context, env Env) (*top.Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := disruptionWorld(in)
+	w := disruptionWorld(in, f.books)
 	w.Ended = func() bool { return ctx.Err() != nil }
 	p := pictureOf(w)
+	p.Commitments = sentence.Commitments(f.books)
 	for line := range strings.Lines(said.String()) {
 		if line = strings.TrimSpace(line); !strings.HasSuffix(line, "…") { // it is not what it was about to do
 			p.Remarks = append(p.Remarks, line)
@@ -155,7 +156,7 @@ func detailOf(w *disrupt.World, node string) top.Detail {
 	}
 	if len(d.Holds) == 0 {
 		if step := stepOf(w, row); step != nil {
-			d.Step = fmt.Sprintf("%s; %s, saves $%.4f an hour", step.Text, strings.ToLower(step.Reason), step.SavesPerHour)
+			d.Step = fmt.Sprintf("%s; %s, %s", step.Text, strings.ToLower(step.Reason), sentence.Saves(step.SavesPerHour))
 		}
 	}
 	return d

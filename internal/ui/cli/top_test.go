@@ -37,7 +37,7 @@ func twoNodes(t *testing.T, paused string) *disrupt.World {
 	}
 	catalog := &cloud.Catalog{}
 	s.Update(func(d *cluster.Draft) {
-		d.PutPool(pool)
+		cluster.Pools.Put(d, pool)
 		for _, n := range []struct {
 			name, kind, cpu string
 			price           float64
@@ -140,7 +140,7 @@ func TestTopSaysWhatIsWrong(t *testing.T) {
 
 func TestNobodyDrawsOnTheScreenOfTop(t *testing.T) {
 	w := twoNodes(t, "true")
-	w.Snap.Pool("p").Annotations[v1.PausedReasonAnnotationKey] = "\x1b[2Jall is well\nreally"
+	cluster.Pools.Get(w.Snap, "p").Annotations[v1.PausedReasonAnnotationKey] = "\x1b[2Jall is well\nreally"
 	got := pictureOf(w).Text("name")
 	if strings.Contains(got, "\x1b") || strings.Contains(got, "\nreally") || strings.Count(got, "?[2Jall is well?really") < 1 {
 		t.Errorf("got\n%q", got)

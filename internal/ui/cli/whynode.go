@@ -19,8 +19,10 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/approval"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/rollout"
 	"karpenter.sh/karpenter/internal/explain/sentence"
 	"karpenter.sh/karpenter/internal/explain/steprecord"
 	"karpenter.sh/karpenter/internal/history/journal"
@@ -37,11 +39,22 @@ type nodeAnswer struct {
 	CapacityType string  `json:"capacityType,omitempty"`
 	PricePerHour float64 `json:"pricePerHour"` // 0 where it is not known
 	Pods         int     `json:"pods"`         // on it, those of DaemonSets too
+	OpenedAhead  string  `json:"openedAhead,omitempty"`
+	Spot         string  `json:"spot,omitempty"` // its price, and how often such machines are taken back
+	// CoveredBy are the commitments that cover it, and RentPerHour is what the bill falls by when it goes.
+	CoveredBy   []coverAnswer `json:"coveredBy,omitempty"`
+	RentPerHour *float64      `json:"rentPerHour,omitempty"`
 
 	Stays   bool             `json:"stays"`
 	Holds   []holdAnswer     `json:"holds"`
 	Step    *stepAnswer      `json:"step,omitempty"` // in which it goes
 	History []journal.Record `json:"history,omitempty"`
+}
+
+// A coverAnswer is the part of a node that a commitment covers, from 0 to 1.
+type coverAnswer struct {
+	ID   string  `json:"id"`
+	Part float64 `json:"part"`
 }
 
 // A holdAnswer is one thing that keeps a node, and what would become of the node without it.
@@ -108,16 +121,26 @@ func (w *whyFlags) aboutNodes(ctx context.Context, env Env, answer func(*objects
 	if err != nil {
 		return exitBadInput, err
 	}
-	return answer(o, disruptionWorld(input))
+	world := disruptionWorld(input, w.books)
+	if w.kubeconfig != "" && len(o.apps.pdbs) > 0 {
+		c, err := clusterClient(w.kubeconfig)
+		if err != nil {
+			return exitBadInput, err
+		}
+		readSurge(ctx, c, world)
+	}
+	return answer(o, world)
 }
 
 // disruptionWorld is what the controller would decide about, without what it alone remembers: steps that wait for
 // their second look, failures, earlier searches. Steps that were begun stand on the claims, and those that wait for
 // approval are objects.
-func disruptionWorld(in engine.Question) *disrupt.World {
+func disruptionWorld(in engine.Question, books *commitment.Books) *disrupt.World {
 	w := &disrupt.World{
 		Snap: in.Snap, Pools: map[string]engine.Pool{}, Busy: map[types.UID]bool{}, Promised: map[string]int{}, Now: in.Now,
 		Settings: disrupt.DefaultSettings(), Engine: engine.New(awsv1.Labels()), Terms: in.Settings,
+		Rollouts:    rollout.Allowances(in.Snap, in.Now),
+		Commitments: books,
 	}
 	for _, p := range in.Pools {
 		w.Pools[p.Pool.Name] = p
@@ -137,9 +160,36 @@ func newNodeAnswer(w *disrupt.World, row *cluster.Node) *nodeAnswer {
 		Zone:         labels[corev1.LabelTopologyZone],
 		CapacityType: labels[v1.CapacityTypeLabelKey], PricePerHour: priceOf(w, row).Dollars(), Pods: len(row.Pods), Holds: []holdAnswer{}}
 	if row.Claim != nil {
-		a.NodeClaim = row.Claim.Name
+		a.NodeClaim, a.OpenedAhead = row.Claim.Name, row.Claim.Annotations[v1.OpenedAheadAnnotationKey]
 	}
+	if p, ok := w.Pools[row.Pool()]; ok {
+		a.Spot = spotSentence(&p, labels, w.Terms.InterruptionCost)
+	}
+	a.cover(w.Commitments)
 	return a
+}
+
+// spotSentence says what a spot machine with these labels costs and how often such machines are taken back; "" where that is not known.
+func spotSentence(p *engine.Pool, labels map[string]string, usual cloud.NanoUSD) string {
+	o := p.Catalog.Offering(labels)
+	if o == nil || o.Hazard == 0 {
+		return ""
+	}
+	return sentence.Spot(labels[corev1.LabelInstanceTypeStable], o, p.InterruptionCost(usual))
+}
+
+// cover adds what covers the node.
+func (a *nodeAnswer) cover(books *commitment.Books) {
+	if books == nil || books.All == nil {
+		return
+	}
+	for _, c := range books.All.Covers(a.Node) {
+		a.CoveredBy = append(a.CoveredBy, coverAnswer(c))
+	}
+	if len(a.CoveredBy) > 0 {
+		rent := books.All.Rent(a.Node).Dollars()
+		a.RentPerHour = &rent
+	}
 }
 
 // priceOf is what a machine costs now, 0 where that is not known.
@@ -166,7 +216,7 @@ func (a *nodeAnswer) judge(w *whyFlags, env Env, o *objects, world *disrupt.Worl
 			quiet := env
 			quiet.Err = io.Discard // what is wrong with the pools was said
 			if in, err := w.input(quiet, changed); err == nil {
-				then := disruptionWorld(in)
+				then := disruptionWorld(in, w.books)
 				then.Now = world.Now
 				for _, still := range disrupt.WhyStays(then, disrupt.Memory{}, row.Name) {
 					h.Without.Still = append(h.Without.Still, string(still.Code))
@@ -245,10 +295,10 @@ func (o *objects) without(r disrupt.Refusal, row *cluster.Node) (text string, ch
 			return "", nil
 		}
 		name := r.Name[strings.LastIndex(r.Name, "/")+1:]
-		c.pdbs = nil
-		for _, b := range o.pdbs {
+		c.apps.pdbs = nil
+		for _, b := range o.apps.pdbs {
 			if b.Namespace != r.Pod.Namespace || b.Name != name {
-				c.pdbs = append(c.pdbs, b)
+				c.apps.pdbs = append(c.apps.pdbs, b)
 			}
 		}
 		return "PodDisruptionBudget " + r.Name, &c
@@ -281,6 +331,18 @@ func (a *nodeAnswer) write(w io.Writer, format string) error {
 	}
 	fmt.Fprintf(w, "node %s: %s in %s (%s), NodePool %s, %s, %s\n", a.Node, dash(a.Type), dash(a.Zone),
 		dash(a.CapacityType), dash(a.NodePool), sentence.Count(a.Pods, "pod"), perMonth(a.PricePerHour))
+	for _, c := range a.CoveredBy {
+		fmt.Fprintf(w, "Covered by %s: %.0f%%.\n", c.ID, 100*c.Part)
+	}
+	if a.RentPerHour != nil {
+		fmt.Fprintf(w, "Without it the bill falls by $%.4f an hour.\n", *a.RentPerHour)
+	}
+	if a.OpenedAhead != "" {
+		fmt.Fprintf(w, "It was %s.\n", a.OpenedAhead)
+	}
+	if a.Spot != "" {
+		fmt.Fprintf(w, "It is %s.\n", a.Spot)
+	}
 	switch {
 	case a.Stays:
 		fmt.Fprintln(w, "\nIt stays, because")
@@ -317,7 +379,7 @@ func (h *holdAnswer) write(w io.Writer) {
 }
 
 func (s *stepAnswer) write(w io.Writer, indent string) {
-	fmt.Fprintf(w, "%s%s; %s, saves $%.4f an hour\n", indent, s.Text, strings.ToLower(s.Reason), s.SavesPerHour)
+	fmt.Fprintf(w, "%s%s; %s, %s\n", indent, s.Text, strings.ToLower(s.Reason), sentence.Saves(s.SavesPerHour))
 	for _, m := range s.Moves {
 		fmt.Fprintf(w, "%s  %s → %s\n", indent, m.Pod, m.To)
 	}
@@ -356,7 +418,7 @@ const mostAsked = 100
 
 func whyPool(ctx context.Context, env Env, w whyFlags) (int, error) {
 	return w.aboutNodes(ctx, env, func(_ *objects, world *disrupt.World) (int, error) {
-		if world.Snap.Pool(w.name) == nil {
+		if cluster.Pools.Get(world.Snap, w.name) == nil {
 			return exitBadInput, noPool(world.Snap, w.name)
 		}
 		a := &whyPoolAnswer{Kind: "nodepool", Name: w.name, Going: []string{}, Holds: []poolHoldAnswer{}}

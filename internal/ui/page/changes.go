@@ -15,7 +15,7 @@ type changes struct {
 	Steps     *[]step         `json:"steps,omitempty"`
 	Held      *[]shownHeld    `json:"held,omitempty"`
 	Decisions []decision      `json:"decisions,omitempty"` // new ones
-	Costs     []shownCost     `json:"costs,omitempty"`     // new ones
+	Costs     []moment        `json:"costs,omitempty"`     // new ones
 }
 
 // diff compares two pictures.

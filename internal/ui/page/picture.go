@@ -8,6 +8,10 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
@@ -27,9 +31,11 @@ type input struct {
 	Verdict board.View
 	Records []journal.Record // the newest, the oldest of them first
 	Plan    *journal.Record  // of the last plan that opened nodes, nil if there is none
-	Costs   []shownCost
+	Costs   []moment
 	Leading bool
 	Now     time.Time
+	// Commitments says how much of them is used, "" where there are none.
+	Commitments string
 }
 
 // A picture is what the page shows. Its JSON is between the page and its own script.
@@ -41,7 +47,7 @@ type picture struct {
 	Steps     []step         `json:"steps"`
 	Held      []shownHeld    `json:"held"`
 	Decisions []decision     `json:"decisions"`
-	Costs     []shownCost    `json:"costs"`
+	Costs     []moment       `json:"costs"`
 }
 
 // A heading is what stands above.
@@ -57,11 +63,30 @@ type heading struct {
 	CPU     shownShare `json:"cpu"`
 	Memory  shownShare `json:"memory"`
 	// Movable is what everything that may move costs, and Target what the cheapest fleet found for it would; 0 before the first search.
-	Movable  float64     `json:"movable"`
-	Target   float64     `json:"target"`
-	HeldBack float64     `json:"heldBack"` // savings that budgets hold back now, in dollars an hour
-	Plan     *shownPlan  `json:"plan,omitempty"`
-	Pools    []shownPool `json:"pools"`
+	Movable float64 `json:"movable"`
+	Target  float64 `json:"target"`
+	// Commitments says how much of them is used, what the rest costs and why.
+	Commitments string      `json:"commitments,omitempty"`
+	HeldBack    float64     `json:"heldBack"` // savings that budgets hold back now, in dollars an hour
+	Plan        *shownPlan  `json:"plan,omitempty"`
+	Pools       []shownPool `json:"pools"`
+	Failed      []failure   `json:"failed,omitempty"` // launches of the last hour that the cloud refused, the newest reason first
+	Feeds       []feed      `json:"feeds,omitempty"`  // kinds of objects that the API server no longer reports
+}
+
+// A failure is a reason for which the cloud gave no machine in the last hour.
+type failure struct {
+	Reason string    `json:"reason"`
+	Count  int       `json:"count"`
+	At     time.Time `json:"at"`   // of the newest
+	Text   string    `json:"text"` // of the newest
+}
+
+// A feed is a kind of objects whose watch failed.
+type feed struct {
+	Kind  string    `json:"kind"`
+	Since time.Time `json:"since"`
+	Why   string    `json:"why"`
 }
 
 // A shownPlan is the last plan that opened nodes.
@@ -78,6 +103,8 @@ type shownPool struct {
 	Nodes   int     `json:"nodes"`
 	PerHour float64 `json:"perHour"`
 	Paused  string  `json:"paused,omitempty"`
+	// NotReady says why no node is launched for it, "" where nodes can be.
+	NotReady string `json:"notReady,omitempty"`
 }
 
 // A shownShare is used and all of something: CPUs, or GiB.
@@ -91,6 +118,8 @@ type shownNode struct {
 	Type         string     `json:"type"`
 	Zone         string     `json:"zone"`
 	CapacityType string     `json:"capacityType"`
+	Arch         string     `json:"arch,omitempty"`
+	Created      int64      `json:"created"` // in seconds since 1970
 	PerHour      float64    `json:"perHour"`
 	CPU          shownShare `json:"cpu"`
 	Memory       shownShare `json:"memory"`
@@ -153,15 +182,6 @@ type decision struct {
 	PerHour string    `json:"perHour"` // what it costs, or saves with a minus
 }
 
-// A shownCost is what the fleet cost at a moment, and what the last plan until then came to.
-type shownCost struct {
-	At      time.Time `json:"at"`
-	PerHour float64   `json:"perHour"`
-	Target  float64   `json:"target"` // what would be left if everything that may move moved; 0 if not known
-	Bound   float64   `json:"bound"`  // of the last plan
-	Plan    float64   `json:"plan"`
-}
-
 // Limits of what is listed. Everything beyond is counted.
 const (
 	mostGroups    = 300
@@ -205,6 +225,7 @@ func node(in input, r view.Row, kept *disrupt.Refusal) shownNode {
 	n := shownNode{
 		Name: m.Name, Claim: m.Claim, Pool: m.Pool, Type: m.Type, Zone: m.Zone, CapacityType: m.CapacityType, PerHour: m.Price.Dollars(),
 		CPU: share(m.CPU, 1), Memory: share(m.Memory, gib), Pods: m.Pods,
+		Arch: r.Labels()[corev1.LabelArchStable], Created: r.Claim.CreationTimestamp.Unix(),
 	}
 	var marks []string
 	for _, mark := range view.Marks(in.Snap, r.Node, in.Now) {
@@ -326,7 +347,12 @@ func decisions(records []journal.Record) []decision {
 func head(in input, nodes []shownNode) heading {
 	h := heading{
 		Leading: in.Leading, Nodes: len(nodes), Others: in.Snap.NodeCount() - len(nodes), Pods: in.Snap.PodCount(),
-		Movable: in.Verdict.Before.Dollars(), Target: in.Verdict.Target.Dollars(), Plan: plan(in.Plan),
+		Commitments: in.Commitments,
+		Movable:     in.Verdict.Before.Dollars(), Target: in.Verdict.Target.Dollars(), Plan: plan(in.Plan),
+		Failed: failures(in.Records, in.Now),
+	}
+	for f := range in.Snap.FailedFeeds() {
+		h.Feeds = append(h.Feeds, feed{f.Kind, f.Since, f.Why})
 	}
 	switch {
 	case !in.Snap.Synced():
@@ -337,7 +363,7 @@ func head(in input, nodes []shownNode) heading {
 		h.Notice = "A part of the cluster is no longer heard of: what is shown may be old, and nothing is disrupted voluntarily."
 	}
 	pools := map[string]*shownPool{}
-	for p := range in.Snap.Pools() {
+	for p := range cluster.Pools.All(in.Snap) {
 		pools[p.Name] = pool(in, p)
 	}
 	for i := range nodes {
@@ -377,6 +403,9 @@ func pool(in input, p *v1.NodePool) *shownPool {
 	if h, halted := paused.Of(in.Snap, p.Name, in.Now); halted {
 		out.Paused = sentence.Halt(h)
 	}
+	if c := condition.Get(p, condition.Ready); c != nil && c.Status != metav1.ConditionTrue {
+		out.NotReady = cmp.Or(c.Message, c.Reason, "it is not ready")
+	}
 	return out
 }
 
@@ -385,4 +414,20 @@ func plan(r *journal.Record) *shownPlan {
 		return nil
 	}
 	return &shownPlan{At: r.At, Price: r.PricePerHour, Cost: r.CostPerHour, Bound: r.BoundPerHour}
+}
+
+// failures groups the launches that failed within the last hour by their reason.
+func failures(records []journal.Record, now time.Time) []failure {
+	var out []failure
+	for _, r := range slices.Backward(records) {
+		if r.Act != journal.FellBack || now.Sub(r.At) > hour {
+			continue
+		}
+		i := slices.IndexFunc(out, func(f failure) bool { return f.Reason == r.Reason })
+		if i < 0 {
+			i, out = len(out), append(out, failure{Reason: r.Reason, At: r.At, Text: r.Text})
+		}
+		out[i].Count++
+	}
+	return out
 }

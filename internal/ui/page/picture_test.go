@@ -18,6 +18,7 @@ import (
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/explain/board"
@@ -33,14 +34,15 @@ var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 type town struct {
 	*cluster.Store
 	pools map[string]engine.Pool
+	books *commitment.Books
 }
 
 func newTown() *town {
-	t := &town{cluster.NewStore(), map[string]engine.Pool{}}
+	t := &town{cluster.NewStore(), map[string]engine.Pool{}, nil}
 	pool := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	t.pools["p"] = engine.Pool{Pool: pool, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{{Name: "m.x", Offerings: []cloud.Offering{{
 		Labels: map[string]string{corev1.LabelTopologyZone: "z", v1.CapacityTypeLabelKey: v1.CapacityTypeSpot}, Price: cloud.FromDollars(0.1), Available: true}}}}}}
-	t.Update(func(d *cluster.Draft) { d.PutPool(pool); d.Synced(true) })
+	t.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, pool); d.Synced(true) })
 	return t
 }
 
@@ -123,7 +125,7 @@ func TestThePicture(t *testing.T) {
 		}
 		in.Records = []journal.Record{{Seq: 7, At: noon, Act: journal.Planned, PricePerHour: 0.1, About: []journal.Object{{Kind: "Pod", Namespace: "shop", Name: "web-5d4f-d"}}, Text: "1 new node for 1 pod"}}
 		in.Plan = &journal.Record{At: noon, PricePerHour: 0.1, CostPerHour: 0.102, BoundPerHour: 0.101}
-		in.Costs = []shownCost{{At: noon, PerHour: 0.3, Target: 0.2, Bound: 0.101, Plan: 0.102}}
+		in.Costs = series{{At: noon, PerHour: 0.3, Target: 0.2}}
 	})
 	text, err := json.MarshalIndent(got, "", " ")
 	if err != nil {
@@ -313,7 +315,7 @@ func TestChanges(t *testing.T) {
 	w.node("d")
 	is := w.draw(func(in *input) {
 		in.Records = []journal.Record{{Seq: 1}, {Seq: 2}}
-		in.Costs = []shownCost{{At: noon}}
+		in.Costs = series{{At: noon}}
 	})
 	c := diff(&was, &is)
 	var put []string

@@ -126,6 +126,10 @@ func Loopback(host string) bool {
 // picture answers with the present picture, or with all that come: to clients that accept text/event-stream.
 func (s *Service) picture() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "" {
+			s.detail(w, r)
+			return
+		}
 		stream := strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 		kind := "application/json"
 		if stream {

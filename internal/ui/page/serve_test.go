@@ -20,16 +20,23 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/explain/board"
+	"karpenter.sh/karpenter/internal/explain/sentence"
 	"karpenter.sh/karpenter/internal/history/journal"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 func (t *town) Pools(context.Context, *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
 	return t.pools, nil
+}
+
+func (t *town) Commitments(context.Context, *cluster.Snapshot, time.Time) *commitment.Books {
+	return t.books
 }
 
 // service makes a service for a town.
@@ -454,6 +461,20 @@ func TestNothingIsDrawnWithoutNeed(t *testing.T) {
 	}
 }
 
+func TestCommitmentsAreInThePicture(t *testing.T) {
+	w := newTown()
+	s := service(w)
+	leave, _ := s.enter()
+	defer leave()
+	for _, books := range []*commitment.Books{nil, {Verdicts: []commitment.Verdict{{Object: &v1alpha1.CommitmentDiscount{}, State: commitment.Certain, Used: 1}}}} {
+		w.books, s.painter.last = books, nil
+		s.turn(t.Context(), noon)
+		if got, want := s.painter.last.Head.Commitments, sentence.Commitments(books); got != want || (got == "") != (books == nil) {
+			t.Errorf("the page says %q, want %q", got, want)
+		}
+	}
+}
+
 // In a bubble time stands still while anybody is busy: a loop that looks without rest would never get to the end.
 func TestWhoLooksAtAQuietFleetKeepsNobodyBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -520,15 +541,15 @@ func TestTheSeriesStaysBounded(t *testing.T) {
 	w := newTown()
 	w.node("a")
 	s := service(w)
-	for at := time.Duration(0); at < 3*day; at += costEvery {
+	for at := time.Duration(0); at < 9*day; at += costEvery {
 		s.turn(t.Context(), noon.Add(at))
 	}
 	costs := s.painter.costs
-	if n, most := len(costs), int(hour/costEvery+day/coarse)+2; n > most || n < most/2 {
+	if n, most := len(costs), int(hour/costEvery+day/coarse+week/coarser)+5; n > most || n < most/2 {
 		t.Errorf("%d points, want %d at most", n, most)
 	}
-	if span := costs[len(costs)-1].At.Sub(costs[0].At); span < day-2*coarse || span > day {
-		t.Errorf("they span %v, want a day", span)
+	if span := costs[len(costs)-1].At.Sub(costs[0].At); span < week-2*coarser || span > week {
+		t.Errorf("they span %v, want a week", span)
 	}
 }
 
@@ -543,10 +564,10 @@ func TestWhatIsNotedOfThePrice(t *testing.T) {
 	s.Journal.Add(journal.Record{Act: journal.Planned, CostPerHour: 0.7, BoundPerHour: 0.6})
 	s.Journal.Add(journal.Record{Act: journal.Opened, CostPerHour: 5, BoundPerHour: 5})
 	s.turn(t.Context(), noon)
-	if got := s.painter.costs; len(got) != 1 || round(got[0].PerHour) != 0.3 || round(got[0].Target) != 0.25 || got[0].Plan != 0.7 || got[0].Bound != 0.6 {
+	if got := s.painter.costs; len(got) != 1 || round(got[0].PerHour) != 0.3 || round(got[0].Target) != 0.25 {
 		t.Errorf("noted %+v", got)
 	}
-	unread := service(&town{cluster.NewStore(), nil})
+	unread := service(&town{cluster.NewStore(), nil, nil})
 	unread.turn(t.Context(), noon)
 	if got := unread.painter.costs; len(got) != 0 {
 		t.Errorf("a cluster that was not read to its end costs %+v", got)

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/explain/board"
+	"karpenter.sh/karpenter/internal/explain/sentence"
 	"karpenter.sh/karpenter/internal/explain/view"
 	"karpenter.sh/karpenter/internal/history/journal"
 	"karpenter.sh/karpenter/internal/kit/sleep"
@@ -25,16 +27,12 @@ const (
 	looksAPicture = 10
 	// pictureAge is how old a picture may get while nothing changes: some of it depends on the time.
 	pictureAge = 10 * time.Second
-	// costEvery is how often the fleet's price is noted, for hour each time and then once in coarse, for day.
-	costEvery = 15 * time.Second
-	hour      = time.Hour
-	coarse    = 5 * time.Minute
-	day       = 24 * time.Hour
 )
 
 // catalogs gives the instance types of pools, for what nodes cost.
 type catalogs interface {
 	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)
+	Commitments(ctx context.Context, snap *cluster.Snapshot, now time.Time) *commitment.Books
 }
 
 // Deps are what pictures are made of.
@@ -54,6 +52,8 @@ type Service struct {
 	painter painter
 
 	mu      sync.Mutex
+	older   series // of an earlier process, until the loop takes it over
+	kept    series // as far as it was noted
 	viewers int
 	frame   *frame        // the newest; nil without viewers
 	news    chan struct{} // closed when there is a newer one
@@ -72,8 +72,9 @@ type frame struct {
 type painter struct {
 	fleet   view.Reader
 	records []journal.Record // the newest
+	fresh   []journal.Record // those that no point of the series has counted yet
 	plan    *journal.Record
-	costs   []shownCost
+	costs   series
 
 	seq   uint64
 	last  *picture
@@ -101,7 +102,7 @@ func (s *Service) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		watched.Turn(ctx, "drawing the page", func(ctx context.Context) error { s.turn(ctx, time.Now()); return nil })
 		if looked, _ := s.watched(); !looked {
-			watched.Wait(ctx, max(s.pace, time.Until(s.painter.nextCost())), s.wake)
+			watched.Wait(ctx, max(s.pace, time.Until(s.painter.costs.next())), s.wake)
 		}
 		if !sleep.For(ctx, max(time.Until(s.painter.drawn.Add(s.pace)), s.pace/looksAPicture)) {
 			break
@@ -125,7 +126,7 @@ func (s *Service) turn(ctx context.Context, now time.Time) {
 		p.last = nil
 	}
 	snap, view := s.Store.Snapshot(), s.Verdicts.View()
-	noting := snap.Synced() && !now.Before(p.nextCost())
+	noting := snap.Synced() && !now.Before(p.costs.next())
 	if !looked && !noting {
 		return
 	}
@@ -134,19 +135,55 @@ func (s *Service) turn(ctx context.Context, now time.Time) {
 	if !noting && p.last != nil && is == p.basis && now.Sub(p.drawn) < pictureAge {
 		return
 	}
+	s.inherit()
 	pools, _ := s.Catalogs.Pools(ctx, snap)
 	in := input{Snap: snap, Pools: pools, Rows: p.fleet.Read(snap, pools), Verdict: view, Records: p.records,
 		Plan: p.plan, Leading: is.leading, Now: now}
+	if guessed(in.Rows, pools) {
+		noting = false
+	}
 	if noting {
-		p.note(in)
+		p.costs, p.fresh = p.costs.add(point(in, p.fresh)), nil
+		s.mu.Lock()
+		s.kept = p.costs
+		s.mu.Unlock()
 	}
 	if !looked {
 		return
 	}
-	in.Costs = p.costs
+	in.Costs, in.Commitments = p.costs, sentence.Commitments(s.Catalogs.Commitments(ctx, snap, now))
 	picture := draw(in)
 	s.show(p.next(&picture, now))
 	p.basis, p.drawn = is, now
+}
+
+// Restore gives the service what Kept returned in an earlier process. What cannot be read is as nothing.
+func (s *Service) Restore(text []byte) {
+	var older series
+	if json.Unmarshal(text, &older) == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.older = older
+	}
+}
+
+// Kept returns what the fleet cost, as JSON, nil if nothing was noted.
+func (s *Service) Kept() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.kept) == 0 {
+		return nil
+	}
+	return encode(s.kept)
+}
+
+// inherit puts the series of an earlier process before that of this one. Viewers then get a whole picture.
+func (s *Service) inherit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.older) > 0 {
+		s.painter.costs, s.older, s.painter.last = s.painter.costs.before(s.older), nil, nil
+	}
 }
 
 // read takes over what is new in the journal.
@@ -157,6 +194,7 @@ func (p *painter) read(j *journal.Journal) {
 			p.plan = &fresh[i]
 		}
 	}
+	p.fresh = append(p.fresh, fresh...) // at most the journal's own bound, since points follow every 15 seconds
 	p.records = append(p.records, fresh...)
 	if more := len(p.records) - mostDecisions; more > 0 {
 		p.records = append([]journal.Record(nil), p.records[more:]...)
@@ -168,36 +206,6 @@ func (p *painter) newest() uint64 {
 		return 0
 	}
 	return p.records[len(p.records)-1].Seq
-}
-
-// nextCost is when the price of the fleet is to be noted again.
-func (p *painter) nextCost() time.Time {
-	if len(p.costs) == 0 {
-		return time.Time{}
-	}
-	return p.costs[len(p.costs)-1].At.Add(costEvery)
-}
-
-// note adds a point to the series, which stays bounded.
-func (p *painter) note(in input) {
-	c := shownCost{At: in.Now}
-	for _, r := range in.Rows {
-		c.PerHour += r.Machine.Price.Dollars()
-	}
-	if d := in.Verdict.Disruption; d.Before > 0 {
-		c.Target = max(0, c.PerHour-(d.Before-d.Target).Dollars())
-	}
-	if p.plan != nil {
-		c.Plan, c.Bound = p.plan.CostPerHour, p.plan.BoundPerHour
-	}
-	var kept []shownCost
-	for _, old := range p.costs {
-		age := in.Now.Sub(old.At)
-		if age < hour || age < day && (len(kept) == 0 || old.At.Sub(kept[len(kept)-1].At) >= coarse) {
-			kept = append(kept, old)
-		}
-	}
-	p.costs = append(kept, c)
 }
 
 // next makes the frame of a picture.

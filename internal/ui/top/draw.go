@@ -70,7 +70,7 @@ const mostRemarks = 2
 // head is what stands above the tables.
 func (m *Model) head() []line {
 	p := m.picture
-	out := []line{{p.bill() + " Read at " + p.At.Format("15:04:05") + ".", bold}, {leftOut, faint}}
+	out := []line{{p.bill() + " Read at " + p.At.Format("15:04:05") + ".", bold}, {p.paid(), faint}}
 	remarks := m.remarks()
 	for _, remark := range remarks[:min(mostRemarks, len(remarks))] {
 		out = append(out, line{remark, ""})

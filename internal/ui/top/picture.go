@@ -27,6 +27,8 @@ type Picture struct {
 	Waiting []Pod
 	Paused  []string // what is, and until when
 	Remarks []string // what is wrong with what was read
+	// Commitments says how much of them is used, "" where there are none.
+	Commitments string
 	// Open returns the details of a node. What keeps it is a search, so it runs only when the user opens the node.
 	Open func(node string) Detail
 }
@@ -112,6 +114,9 @@ func sorted(nodes []Node, by int, reversed bool) []Node {
 
 // leftOut is what prices do not know.
 const leftOut = "Savings Plans, reserved instances and discounts are left out."
+
+// paid says what is known of what was paid ahead.
+func (p *Picture) paid() string { return cmp.Or(Plain(p.Commitments), leftOut) }
 
 // bill says how many nodes there are, what they cost, and what waits for more.
 func (p *Picture) bill() string {

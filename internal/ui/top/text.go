@@ -53,7 +53,7 @@ const mostHeld = 10
 // Text is a picture for who has no terminal to draw in, its nodes sorted by one of Orders.
 func (p *Picture) Text(order string) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s %s\n", p.bill(), leftOut)
+	fmt.Fprintf(&out, "%s %s\n", p.bill(), p.paid())
 	for _, paused := range p.Paused {
 		fmt.Fprintln(&out, Plain(paused))
 	}

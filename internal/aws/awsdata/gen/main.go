@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -77,6 +78,9 @@ func run(ctx context.Context, out string, regions, priced []string) error {
 		if err := write(filepath.Join(out, name+".json.gz"), data); err != nil {
 			return err
 		}
+	}
+	if err := os.WriteFile(filepath.Join(out, "made.txt"), []byte(time.Now().UTC().Format(time.DateOnly)+"\n"), 0o644); err != nil {
+		return err
 	}
 	return nil
 }

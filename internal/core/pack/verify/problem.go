@@ -31,6 +31,9 @@ type Cell struct {
 type Limit struct {
 	Use []int64 // by cell, not negative
 	Max int64
+	// Parts reports that a node may use it in part. A cell whose one node exceeds it is not ruled out then, for a bound; fleets use
+	// it for whole nodes only.
+	Parts bool
 }
 
 // An Item is a number of items of one class on a node.

@@ -144,7 +144,7 @@ func (v *verification) findOpen() {
 	for i := range v.p.Cells {
 		cell := &v.p.Cells[i]
 		v.open[i] = bits.Make(len(v.p.Classes))
-		if slices.ContainsFunc(v.p.Limits, func(l Limit) bool { return l.Use[i] > 0 && l.Use[i] > l.Max }) {
+		if slices.ContainsFunc(v.p.Limits, func(l Limit) bool { return !l.Parts && l.Use[i] > 0 && l.Use[i] > l.Max }) {
 			continue // not even one node of it is within the limits
 		}
 		for k := range v.p.Classes {

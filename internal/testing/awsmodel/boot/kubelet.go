@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"karpenter.sh/karpenter/internal/aws/awsdata"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 const (
@@ -192,7 +193,7 @@ func allocatable(m Machine, s *settings, capacity corev1.ResourceList) (corev1.R
 			if k == "pid" {
 				continue
 			}
-			q, err := resource.ParseQuantity(list[k])
+			q, err := bounded.ParseQuantity(list[k])
 			if err != nil {
 				return nil, fmt.Errorf("reserved %s=%s: %w", k, list[k], err)
 			}
@@ -271,5 +272,5 @@ func threshold(value string, of resource.Quantity) (resource.Quantity, error) {
 		}
 		return *resource.NewQuantity(int64(f/100*float64(of.Value())), resource.BinarySI), nil
 	}
-	return resource.ParseQuantity(value)
+	return bounded.ParseQuantity(value)
 }

@@ -81,7 +81,8 @@ CapacityReservationResourceGroupArns CpuManufacturers
 ElasticGpuSpecifications ExcludedInstanceTypes Filters FleetIds GroupIds GroupNames ImageIds InstanceGenerations
 InstanceIds InstanceTypes Ipv4Prefixes Ipv6Prefixes KeyNames KeyPairIds LaunchTemplateIds LaunchTemplateNames
 LicenseSpecifications LocalStorageTypes NetworkInterfaceIds NetworkInterfaces Owners ProductCodes ProductDescriptions
-References RegionNames ReservationTypes SecondaryInterfaces SecurityGroupIds SecurityGroups SpotInstanceRequestIds SubnetIds
+References RegionNames ReservedInstancesIds
+ReservationTypes SecondaryInterfaces SecurityGroupIds SecurityGroups SpotInstanceRequestIds SubnetIds
 TagSpecifications Tags UserIds UserGroups Values VirtualizationTypes VolumeIds VpcIds ZoneIds ZoneNames AcceleratorManufacturers
 AcceleratorNames AcceleratorTypes ElasticInferenceAccelerators`, map[string]string{
 	"CreateSecurityGroupInput.Description": "GroupDescription",
@@ -162,6 +163,7 @@ var ec2Response = map[string]string{
 	"References":                              "referenceSet",
 	"Regions":                                 "regionInfo",
 	"ReservationTypes":                        "reservationTypeSet",
+	"ReservedInstances":                       "reservedInstancesSet",
 	"Reservations":                            "reservationSet",
 	"SecondaryInterfaces":                     "secondaryInterfaceSet",
 	"SecurityGroupIds":                        "securityGroupIdSet",

@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/pricing"
+	"github.com/aws/aws-sdk-go-v2/service/savingsplans"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
@@ -138,7 +139,7 @@ func TestEveryMemberSurvivesTheWayToAndFromTheSDK(t *testing.T) {
 			TerminateInstances StopInstances StartInstances DescribeInstanceStatus GetConsoleOutput DescribeVolumes DescribeNetworkInterfaces
 			DescribeSpotInstanceRequests CreateTags DeleteTags DescribeInstanceTypes DescribeInstanceTypeOfferings DescribeSpotPriceHistory
 			DescribeSubnets DescribeSecurityGroups DescribeVpcs DescribeAvailabilityZones DescribeRegions DescribeImages
-			DescribeCapacityReservations CreateCapacityReservation CancelCapacityReservation DescribePlacementGroups CreatePlacementGroup`},
+			DescribeCapacityReservations CreateCapacityReservation CancelCapacityReservation DescribePlacementGroups CreatePlacementGroup DescribeReservedInstances`},
 		{"iam", func(f *far) any { return iam.NewFromConfig(config(f)) }, wire.Query, "text/xml", result, false, `CreateInstanceProfile GetInstanceProfile
 			ListInstanceProfiles ListInstanceProfileTags TagInstanceProfile AddRoleToInstanceProfile RemoveRoleFromInstanceProfile DeleteInstanceProfile GetRole CreateRole ListRoles`},
 		{"sts", func(f *far) any { return sts.NewFromConfig(config(f)) }, wire.Query, "text/xml", result, false, `GetCallerIdentity AssumeRole AssumeRoleWithWebIdentity`},
@@ -146,6 +147,7 @@ func TestEveryMemberSurvivesTheWayToAndFromTheSDK(t *testing.T) {
 		{"sqs", func(f *far) any { return sqs.NewFromConfig(config(f)) }, wire.JSON, "application/x-amz-json-1.0", raw, true, `GetQueueUrl ListQueues CreateQueue DeleteQueue PurgeQueue DeleteMessage GetQueueAttributes`},
 		{"pricing", func(f *far) any { return pricing.NewFromConfig(config(f)) }, wire.JSON, "application/x-amz-json-1.1", raw, true, `GetProducts`},
 		{"eks", func(f *far) any { return eks.NewFromConfig(config(f)) }, wire.REST, "application/json", raw, true, `DescribeCluster ListClusters`},
+		{"savingsplans", func(f *far) any { return savingsplans.NewFromConfig(config(f)) }, wire.REST, "application/json", raw, true, `DescribeSavingsPlans DescribeSavingsPlanRates`},
 	} {
 		for _, op := range strings.Fields(s.ops) {
 			t.Run(s.name+" "+op, func(t *testing.T) {

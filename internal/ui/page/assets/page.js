@@ -9,14 +9,14 @@ let token = "";
 
 // ---- what comes from the server ----
 
+const ask = (path, kind) => fetch(path, { headers: token ? { Accept: kind, Authorization: "Bearer " + token } : { Accept: kind }, cache: "no-store", credentials: "omit" });
+
 // The browser's own EventSource cannot send a token, so the stream is read by hand.
 async function follow() {
   let wait = 500;
   for (;;) {
     try {
-      const headers = { Accept: "text/event-stream" };
-      if (token) headers.Authorization = "Bearer " + token;
-      const answer = await fetch("picture", { headers, cache: "no-store", credentials: "omit" });
+      const answer = await ask("picture", "text/event-stream");
       if (answer.status === 401 || answer.status === 403) return askWho(answer.status);
       if (!answer.ok) throw new Error((await answer.text()).trim() || "status " + answer.status);
       for await (const [event, data] of events(answer.body)) {
@@ -74,6 +74,7 @@ function take(event, data) {
   byId("main").hidden = false;
   byId("login").hidden = true;
   draw();
+  opened.look();
 }
 
 function askWho(status) {
@@ -137,103 +138,217 @@ function draw() {
   });
 }
 
+// A list is drawn again as a whole; what had the focus in it gets it back.
+function list(id, items, empty) {
+  const into = byId(id).querySelector("ul, ol");
+  const focused = into.contains(document.activeElement) && document.activeElement.href;
+  into.replaceChildren(...(items.length ? items : [entry({ title: empty })]));
+  if (focused) [...into.querySelectorAll("a")].find((a) => a.href === focused)?.focus();
+}
+
+// entry makes an item of a list: a sign, a title, an amount, lines below, links to nodes and a command that helps.
+function entry({ sign, title, amount, lines = [], nodes = [], more = 0, command, id }) {
+  const li = make("li", id && where.step === id ? "target" : "");
+  if (amount) li.append(make("span", "money", amount));
+  if (sign) li.append(make("span", "sign " + sign, { bad: "✖ ", warn: "▲ ", good: "✔ ", now: "● " }[sign]));
+  li.append(make("b", "", title));
+  for (const text of lines) if (text) li.append(make("div", "", text));
+  if (nodes.length) {
+    const at = make("div", "small");
+    nodes.forEach((n, i) => at.append(i ? ", " : "", link({ node: n }, n)));
+    if (more > 0) at.append(" and " + more + " more");
+    li.append(at);
+  }
+  if (command) li.append(make("code", "small", command));
+  return li;
+}
+
+function link(to, text) {
+  const a = make("a", "", text);
+  a.href = "#" + new URLSearchParams({ ...kept(), ...to });
+  return a;
+}
+
+const first = (pods) => pods[0].split("/");
+const whyPod = (pods) => "karpenter why pod " + first(pods)[1] + " -n " + first(pods)[0];
+
+function wrong() {
+  const h = world.head, out = [];
+  for (const f of h.feeds || []) out.push(entry({ sign: "bad", title: "The API server no longer reports " + f.kind, lines: [f.why, "for " + age(f.since) + "; nothing is removed voluntarily meanwhile"] }));
+  for (const p of h.pools) if (p.notReady) out.push(entry({ sign: "bad", title: "NodePool " + p.name + " gets no nodes", lines: [p.notReady], command: "kubectl describe nodepool " + p.name }));
+  for (const w of world.waiting) out.push(entry({ sign: "bad", title: plural(w.count, "pod") + " of " + w.owner + (w.count === 1 ? " has" : " have") + " no place", lines: [w.why, several(w.pods, w.count) + ", for " + age(w.since)], command: whyPod(w.pods) }));
+  for (const f of h.failed || []) out.push(entry({ sign: "warn", title: plural(f.count, "launch").replace("launchs", "launches") + " failed within the hour" + (f.reason ? ": " + f.reason : ""), lines: [f.text, "last " + age(f.at) + " ago"] }));
+  for (const x of world.held) if (x.saves && x.perDay > 0) out.push(entry({ sign: "warn", title: x.by + " block disruption", lines: [x.why], amount: money(x.perDay) + " a day not saved" }));
+  for (const p of h.pools) if (p.paused) out.push(entry({ sign: "warn", title: "NodePool " + p.name + " is paused", lines: [p.paused], command: "karpenter resume nodepool " + p.name }));
+  if (h.unknown) out.push(entry({ sign: "warn", title: "The price of " + plural(h.unknown, "node") + " is not known yet" }));
+  byId("wrong").className = (h.feeds || []).length + world.waiting.length + h.pools.filter((p) => p.notReady).length ? "bad" : "";
+  if (!h.pools.length) out.push(entry({ sign: "warn", title: "There is no NodePool, so no node can come", lines: ["Apply a NodePool and its node class."], command: "kubectl apply -f nodepool.yaml" }));
+  put(byId("wrong-title"), "Is anything wrong?" + (out.length ? " (" + out.length + ")" : ""));
+  list("wrong", out.length ? out : [entry({ sign: "good", title: "No.", lines: ["Every pod has a place, no launch failed within the hour, and no budget holds back savings."] })]);
+}
+
+function now() {
+  const out = world.steps.map((s) => entry({ sign: "now", id: s.id, title: s.reason + ": " + s.stage, amount: s.savesDay > 0 ? "saves " + money(s.savesDay) + " a day" : s.savesDay < 0 ? "costs " + money(-s.savesDay) + " a day more" : "",
+    lines: [s.text, plural(s.pods, "pod") + " would move" + (ahead(s.until) ? ", " + ahead(s.until) : "")], nodes: s.nodes.slice(0, 5), more: s.nodes.length - 5 }));
+  for (const [mark, title] of [["boots", " start"], ["goes", " drain and go"]]) {
+    const nodes = [...world.nodes.values()].filter((n) => (n.marks || "").split(", ").includes(mark));
+    if (nodes.length) out.push(entry({ sign: "now", title: plural(nodes.length, "node") + title.replace(/^ (\w+)/, nodes.length === 1 ? " $1s" : " $1"), lines: mark === "boots" ? ["the oldest since " + age(1000 * Math.min(...nodes.map((n) => n.created)))] : [], nodes: nodes.slice(0, 5).map((n) => n.name), more: nodes.length - 5 }));
+  }
+  for (const p of world.promised) out.push(entry({ sign: "now", title: plural(p.count, "pod") + " of " + p.owner + (p.count === 1 ? " waits" : " wait") + " for " + p.node, lines: [(p.boots ? "which starts; " : "") + several(p.pods, p.count) + ", for " + age(p.since)] }));
+  put(byId("now-title"), "What happens now" + (out.length ? " (" + out.length + ")" : ""));
+  const last = world.decisions.at(-1);
+  list("now", out.length ? out : [entry({ title: "Nothing is under way.", lines: [last ? "The last decision was " + age(last.at) + " ago: " + last.act + " " + last.about + "." : "Nothing was decided yet."] })]);
+}
+
+// spent adds up what the fleet cost between a time and the last point, and what it would have cost as the cheapest fleet that was found.
+function spent(since) {
+  let cost = 0, least = 0, hours = 0;
+  const points = world.costs;
+  for (let i = 1; i < points.length; i++) {
+    const from = Math.max(new Date(points[i - 1].at), since), to = new Date(points[i].at);
+    const h = Math.min((to - from) / 3600e3, 1); // a longer gap is one in which no controller ran
+    if (h <= 0) continue;
+    hours += h;
+    cost += h * points[i - 1].perHour;
+    least += h * (points[i - 1].target || points[i - 1].perHour);
+  }
+  return { cost, least, hours };
+}
+
 function totals() {
   const h = world.head;
   byId("notice").hidden = !h.notice;
   put(byId("notice"), h.notice || "");
-  const facts = [
-    ["fleet", money(h.perHour, 4) + " an hour"],
-    ["a day", money(24 * h.perHour)],
-    ["nodes", h.nodes.toLocaleString("en") + (h.others ? " and " + h.others + " of others" : "")],
-    ["pods", h.pods.toLocaleString("en")],
-    ["waiting", h.waiting.toLocaleString("en")],
-    ["CPU asked for", percent(h.cpu) + " of " + number(h.cpu[1])],
-    ["memory asked for", percent(h.memory) + " of " + number(h.memory[1]) + " GiB"],
-    ["held back by budgets", money(24 * h.heldBack) + " a day"],
-  ];
-  if (h.unknown) facts.push(["price not known of", plural(h.unknown, "node")]);
-  const all = byId("totals");
-  all.replaceChildren(...facts.map(([name, value]) => {
+  byId("commitments").hidden = !h.commitments;
+  put(byId("commitments"), h.commitments || "");
+  const least = h.target ? Math.max(0, h.perHour - h.movable + h.target) : h.perHour;
+  const facts = [["now", money(h.perHour) + "/h", money(24 * h.perHour) + " a day"], ["least found", h.target ? money(least) + "/h" : "–", h.target ? number((100 * (h.perHour - least)) / (h.perHour || 1)) + "% less" : "after the first search"]];
+  for (const [name, hours] of [["last day", 24], ["last week", 168]]) {
+    const s = spent(Date.now() + skew - hours * 3600e3);
+    facts.push([name, s.hours ? money(s.cost) : "–", s.hours ? "least " + money(s.least) + (s.hours < hours - 1 ? ", " + age(Date.now() + skew - s.hours * 3600e3) + " seen" : "") : "after 15 seconds"]);
+  }
+  put(byId("use"), [h.others && h.others + " more nodes are not Karpenter's", plural(h.pods, "pod") + (h.waiting ? ", " + h.waiting.toLocaleString("en") + " without a node" : ""), h.nodes && "CPU requested " + percent(h.cpu) + " of " + number(h.cpu[1]) + ", memory " + percent(h.memory) + " of " + number(h.memory[1]) + " GiB"].filter(Boolean).join(" · "));
+  byId("totals").replaceChildren(...facts.map(([name, value, more]) => {
     const pair = make("div");
-    pair.append(make("dt", "", name), make("dd", "", value));
+    const dd = make("dd", "", value);
+    dd.append(make("div", "small", more));
+    pair.append(make("dt", "", name), dd);
     return pair;
   }));
-  for (const p of h.pools) {
-    const pair = make("div");
-    pair.append(make("dt", "", "NodePool " + p.name), make("dd", "", plural(p.nodes, "node") + ", " + money(p.perHour) + "/h"));
-    if (p.paused) pair.append(make("p", "small mark", p.paused));
-    all.append(pair);
-  }
-}
-
-function list(id, items, empty, fill, names) {
-  const into = byId(id).querySelector("ul, ol");
-  const title = byId(id + "-title");
-  put(title, names + (items.length ? " (" + items.length + ")" : ""));
-  into.replaceChildren(...(items.length ? items.map((x) => { const li = make("li"); fill(li, x); return li; }) : [make("li", "small", empty)]));
-}
-
-function line(li, money, strong, ...rest) {
-  if (money) li.append(make("span", "money", money));
-  li.append(make("b", "", strong));
-  for (const text of rest) if (text) li.append(make("div", "", text));
+  const top = world.held[0];
+  put(byId("savings"), (h.target && h.perHour > least ? "Moving every pod that may move would save " + money(24 * (h.perHour - least)) + " a day. " : "") + (top ? "Most is held back by " + top.by + ": " + (top.saves ? money(top.perDay) + " a day not saved." : plural(top.count, "node") + " for " + money(top.perDay) + " a day.") : h.nodes ? "Nobody holds anything back." : "") + " List prices: Savings Plans, reserved instances and discounts are left out.");
 }
 
 function lists() {
   totals();
-  list("waiting", world.waiting, "No pod waits without a place.", (li, w) =>
-    line(li, "", plural(w.count, "pod") + " of " + w.owner, w.why, several(w.pods, w.count) + ", for " + age(w.since)), "Pods that wait");
-  list("promised", world.promised, "No pod waits for a node.", (li, p) =>
-    line(li, "", plural(p.count, "pod") + " of " + p.owner, "to " + p.node + (p.boots ? ", which boots" : ""), several(p.pods, p.count) + ", for " + age(p.since)), "Pods with a promised node");
-  list("steps", world.steps, "Nothing is under way.", (li, s) =>
-    line(li, s.savesDay ? "saves " + money(s.savesDay) + " a day" : "", s.reason + ": " + s.stage, s.text || several(s.nodes, s.nodes.length), plural(s.pods, "pod") + " would move" + (ahead(s.until) ? ", " + ahead(s.until) : "")), "Steps");
-  list("held", world.held, "Nobody holds anything back.", (li, h) =>
-    line(li, h.saves ? money(h.perDay) + " a day not saved" : plural(h.count, "node") + " for " + money(h.perDay) + " a day", h.by, h.why, several(h.nodes, h.count)), "Held back");
-  list("decisions", world.decisions.slice().reverse(), "Nothing was decided since this replica began to lead.", (li, d) => {
+  wrong();
+  now();
+  put(byId("held-title"), "Held back" + (world.held.length ? " (" + world.held.length + ")" : ""));
+  list("held", world.held.map((x) => entry({ title: x.by, amount: x.saves ? money(x.perDay) + " a day not saved" : plural(x.count, "node") + " for " + money(x.perDay) + " a day", lines: [x.why], nodes: x.nodes, more: x.count - x.nodes.length })), "Nobody holds anything back.");
+  list("pools", world.head.pools.map((p) => {
+    const li = entry({ title: "", amount: money(p.perHour) + "/h", lines: [plural(p.nodes, "node"), p.notReady, p.paused] });
+    li.querySelector("b").append(link({ filter: p.name, node: "" }, p.name));
+    return li;
+  }), "There is no NodePool.");
+  list("decisions", world.decisions.slice().reverse().map((d) => {
+    const li = make("li");
     li.append(make("span", "money", d.perHour === "-" ? "" : d.perHour + " $/h"));
-    const at = make("time", "small", new Date(d.at).toLocaleTimeString() + " ");
+    const at = make("time", "small", new Date(d.at).toLocaleString() + " ");
     at.dateTime = d.at;
     li.append(at, make("span", "act", d.act), make("b", "", " " + d.about));
     if (d.reason || d.text) li.append(make("div", "", [d.reason, d.text].filter(Boolean).join(": ")));
-  }, "Decisions");
+    return li;
+  }), "Nothing was decided yet.");
+  put(byId("decisions-title"), "Decisions" + (world.decisions.length ? " (" + world.decisions.length + ")" : ""));
   chart();
 }
 
+const happened = [["launched", "launched"], ["steps", "steps"], ["interrupted", "interrupted"], ["failed", "failed launches"]];
+
 function chart() {
-  const points = world.costs;
-  const svg = byId("chart");
-  const series = [["cost", "perHour", "what the fleet costs"], ["target", "target", "what the cheapest fleet found would cost, all that may move moved"]];
-  const legend = byId("legend");
-  legend.replaceChildren();
-  const h = world.head;
-  const p = h.plan;
-  put(byId("plan"), p ? "The last plan for pods that waited, " + age(p.at) + " ago: " + money(p.price, 4) + "/h for its new nodes; decisions reckon with " + money(p.cost, 4) +
-    (p.bound ? ", " + number(Math.max(0, 100 * (p.cost / p.bound - 1))) + "% more than the bound of " + money(p.bound, 4) + ", below which no fleet for the same pods comes" : "") + "." : "No plan has opened a node since this replica began to lead.");
+  const hours = { hour: 1, day: 24, week: 168 }[byId("range").value];
+  const points = world.costs.filter((c) => new Date(c.at) > Date.now() + skew - hours * 3600e3);
+  const svg = byId("chart"), legend = byId("legend");
   if (points.length < 2) {
     svg.replaceChildren();
-    legend.textContent = "The lines begin with the second look at the price, after 15 seconds.";
+    legend.textContent = "The line begins with the second look at the price, after 15 seconds.";
     return;
   }
-  const from = new Date(points[0].at), to = new Date(points[points.length - 1].at);
-  const top = Math.max(1e-9, ...points.map((c) => Math.max(c.perHour, c.target, c.bound)));
-  const lines = [];
-  for (const [name, key, text] of series.concat([["bound", "bound", "the bound of the last plan, of its new nodes alone"]])) {
+  legend.replaceChildren();
+  const from = new Date(points[0].at), to = new Date(points.at(-1).at);
+  const most = Math.max(1e-9, ...points.map((c) => Math.max(c.perHour, c.target || 0)));
+  const x = (c) => ((600 * (new Date(c.at) - from)) / (to - from)).toFixed(1);
+  const shape = (tag, name, attributes) => {
+    const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    e.setAttribute("class", name);
+    for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+    return e;
+  };
+  const shapes = [];
+  for (const [name, key, text] of [["cost", "perHour", "cost"], ["target", "target", "least found"]]) {
     const at = points.filter((c) => key === "perHour" || c[key] > 0);
     if (at.length < 2) continue;
-    const l = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
-    l.setAttribute("class", "line " + name);
-    l.setAttribute("points", at.map((c) => ((600 * (new Date(c.at) - from)) / (to - from)).toFixed(1) + "," + (116 - (108 * c[key]) / top).toFixed(1)).join(" "));
-    lines.push(l);
+    shapes.push(shape("polyline", "line " + name, { points: at.map((c) => x(c) + "," + (62 - (58 * c[key]) / most).toFixed(1)).join(" ") }));
     legend.append(make("span", "key " + name), text);
   }
-  svg.replaceChildren(...lines);
-  svg.setAttribute("aria-label", "Cost of the fleet since " + from.toLocaleTimeString() + ": " + money(points[0].perHour, 4) + " then, " + money(h.perHour, 4) + " an hour now, at most " + money(Math.max(...points.map((c) => c.perHour)), 4));
-  legend.append(make("span", "", " · from 0 to " + money(top, 4) + "/h, since " + from.toLocaleTimeString()));
+  const told = [];
+  points.forEach((c, i) => {
+    if (!c.paused) return;
+    const left = i ? Number(x(points[i - 1])) : 0;
+    shapes.unshift(shape("rect", "span-paused", { x: left, y: 0, width: Math.max(2, x(c) - left), height: 62 }));
+  });
+  if (points.some((c) => c.paused)) told.push("disruption paused where shaded");
+  happened.forEach(([key, text], row) => {
+    const sum = points.reduce((n, c) => n + (c[key] || 0), 0);
+    if (sum) told.push(sum.toLocaleString("en") + " " + text);
+    for (const c of points) if (c[key]) shapes.push(shape("rect", "mark-" + key, { x: x(c) - 1, y: 62 + 2 * row, width: 2, height: 2 + row }));
+  });
+  svg.replaceChildren(...shapes);
+  svg.setAttribute("aria-label", "Cost of the fleet since " + from.toLocaleString() + ": " + money(points[0].perHour) + " then, " + money(world.head.perHour) + " an hour now, at most " + money(Math.max(...points.map((c) => c.perHour))));
+  const wait = Math.max(...points.map((c) => c.wait || 0));
+  legend.append(" · 0 to " + money(most) + "/h since " + (hours > 24 ? from.toLocaleString() : from.toLocaleTimeString()) + (told.length ? " · " + told.join(", ") : "") + (wait ? " · longest wait " + age(Date.now() + skew - 1000 * wait) : ""));
+}
+
+// ---- where the reader is: in the address, so that it can be sent to others ----
+
+const selects = { group: "", colour: "capacityType", sort: "perHour", range: "day" };
+const where = { node: "", pod: "", step: "" };
+
+// kept is what of the choices differs from the start.
+function kept() {
+  const out = {};
+  for (const [name, usual] of Object.entries(selects)) if (byId(name).value !== usual) out[name] = byId(name).value;
+  if (byId("filter").value) out.filter = byId("filter").value;
+  return out;
+}
+
+function remember() {
+  const to = kept();
+  for (const [name, value] of Object.entries(where)) if (value) to[name] = value;
+  const hash = new URLSearchParams(to).toString();
+  if (location.hash.slice(1) !== hash) history.replaceState(null, "", hash ? "#" + hash : location.pathname);
+}
+
+function goThere() {
+  const text = location.hash.slice(1);
+  if (text && !text.includes("=")) return; // a link to a part of the page
+  const at = new URLSearchParams(text);
+  for (const [name, usual] of Object.entries(selects)) {
+    byId(name).value = at.get(name) ?? usual;
+    if (!byId(name).value && usual) byId(name).value = usual;
+  }
+  byId("filter").value = at.get("filter") || "";
+  for (const name of Object.keys(where)) where[name] = at.get(name) || "";
+  if (at.get("pool")) byId("filter").value = at.get("pool");
+  fleet.active = where.node;
+  stale.nodes = stale.lists = true;
+  if (world.head) draw();
+  opened.open(where.node || where.pod);
 }
 
 // ---- the fleet: only the rows that can be seen are elements ----
 
-const height = 26;
+let height = 36; // of a row, as page.css says
 const fleet = { order: [], active: "", slots: [] };
 const rows = byId("rows");
 
@@ -242,6 +357,7 @@ const orders = {
   cpu: (a, b) => part(b.cpu) - part(a.cpu),
   memory: (a, b) => part(b.memory) - part(a.memory),
   pods: (a, b) => b.pods - a.pods,
+  age: (a, b) => b.created - a.created,
   name: () => 0,
   marks: (a, b) => (a.marks ? 0 : 1) - (b.marks ? 0 : 1) || (a.marks || "").localeCompare(b.marks || ""),
 };
@@ -251,26 +367,123 @@ const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 function arrange() {
   const words = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (n) => {
-    const text = [n.name, n.claim, n.pool, n.type, n.zone, n.capacityType, n.marks, n.by].join(" ").toLowerCase();
+    const text = [n.name, n.claim, n.pool, n.type, n.zone, n.capacityType, n.arch, n.marks, n.by].join(" ").toLowerCase();
     return words.every((w) => text.includes(w));
   };
   const by = orders[byId("sort").value];
   fleet.order = [...world.nodes.values()].filter((n) => !words.length || fits(n)).sort((a, b) => by(a, b) || compare(a.name, b.name));
-  byId("space").style.height = fleet.order.length * height + "px";
+  height = innerWidth <= 700 ? 96 : innerWidth <= 1100 ? 68 : 36;
+  byId("space").style.height = rows.style.height = fleet.order.length * height + "px";
   put(byId("shown"), fleet.order.length === world.nodes.size ? plural(world.nodes.size, "node") : fleet.order.length.toLocaleString("en") + " of " + plural(world.nodes.size, "node"));
+  const empty = !fleet.order.length;
+  for (const id of ["rows", "keys", "mapkey"]) byId(id).hidden = empty;
+  document.querySelector(".columns").hidden = empty;
+  byId("empty").hidden = !empty;
+  put(byId("empty"), world.nodes.size ? "No node matches the filter: Esc in its field clears it." : "No nodes yet. Karpenter launches one when a pod has no place: kubectl scale deployment NAME --replicas=3");
+  map();
   scroll();
 }
+
+// ---- the fleet as a map: a block for each node, made once and changed only where the node did ----
+
+const blocks = new Map();
+
+function map() {
+  const nodes = fleet.order, into = byId("map");
+  const group = byId("group").value, colour = byId("colour").value;
+  const tally = (key) => {
+    const out = new Map();
+    for (const n of nodes) {
+      const t = out.get(n[key] || "unknown") || { nodes: 0, perHour: 0 };
+      t.nodes++;
+      t.perHour += n.perHour;
+      out.set(n[key] || "unknown", t);
+    }
+    return [...out].sort((a, b) => b[1].perHour - a[1].perHour || compare(a[0], b[0]));
+  };
+  const names = tally(colour).map(([name]) => name);
+  const ink = (name) => "var(--c" + Math.min(7, names.indexOf(name)) + ")";
+  const total = nodes.reduce((sum, n) => sum + n.perHour, 0);
+  const share = (t) => plural(t.nodes, "node") + ", " + money(t.perHour) + "/h" + (total ? " (" + Math.round((100 * t.perHour) / total) + "%)" : "");
+  const key = tally(colour).slice(0, 8).map(([name, t], i, all) => {
+    const k = make("span", "key");
+    k.style.setProperty("--ink", ink(name));
+    return [k, (i === 7 && names.length > 8 ? "others" : name + ": " + share(t))];
+  });
+  byId("colours").replaceChildren(...key.flat());
+  const unit = Math.max(9, Math.min(56, Math.sqrt((0.55 * (into.clientWidth || 1000) * 250) / Math.max(1, nodes.length))));
+  const mean = total / Math.max(1, nodes.length) || 1;
+  const groups = new Map(group ? tally(group).map(([name, t]) => [name, { title: name + ": " + share(t), of: [] }]) : [["", { of: [] }]]);
+  for (const n of nodes) groups.get(group ? n[group] || "unknown" : "").of.push(block(n, unit * Math.min(2, Math.max(0.5, Math.sqrt((n.perHour || mean) / mean))), ink(n[colour] || "unknown")));
+  for (const [name, b] of blocks) if (!world.nodes.has(name)) { b.remove(); blocks.delete(name); }
+  const signature = JSON.stringify([group, [...groups].map(([, g]) => [g.title, g.of.map((b) => b.name)])]);
+  if (into.signature !== signature) {
+    into.signature = signature;
+    into.replaceChildren(...[...groups.values()].flatMap((g) => {
+      const all = make("div", "blocks");
+      all.append(...g.of);
+      return g.title ? [make("h3", "", g.title), all] : [all];
+    }));
+  }
+  press();
+}
+
+function block(n, side, ink) {
+  let b = blocks.get(n.name);
+  if (!b) {
+    b = make("button", "block");
+    b.type = "button";
+    b.name = n.name;
+    b.tabIndex = -1;
+    b.setAttribute("aria-pressed", "false");
+    blocks.set(n.name, b);
+  }
+  const look = [Math.round(side), ink, Math.round(100 * Math.min(1, Math.max(part(n.cpu), part(n.memory))))].join();
+  if (b.look !== look) {
+    b.look = look;
+    b.style.width = b.style.height = Math.round(side) + "px";
+    b.style.setProperty("--ink", ink);
+    b.style.setProperty("--fill", look.split(",").pop() + "%");
+  }
+  b.classList.toggle("odd", Boolean(n.marks));
+  const text = describe(n);
+  if (b.title !== text) { b.title = text; b.setAttribute("aria-label", text); }
+  return b;
+}
+
+// press marks the block of the chosen node; Tab leads to it, or to the first.
+function press() {
+  const is = blocks.get(fleet.active) || blocks.get(fleet.order[0]?.name);
+  if (press.was && press.was !== is) { press.was.tabIndex = -1; press.was.setAttribute("aria-pressed", "false"); }
+  press.was = is;
+  if (is) { is.tabIndex = 0; is.setAttribute("aria-pressed", is.name === fleet.active); }
+}
+
+byId("map").addEventListener("click", (event) => { if (event.target.name) choose(fleet.order.findIndex((n) => n.name === event.target.name)); });
+byId("map").addEventListener("keydown", (event) => {
+  const all = [...byId("map").querySelectorAll(".block")], step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  const to = all[Math.max(0, Math.min(all.length - 1, all.indexOf(event.target) + step))];
+  to.tabIndex = 0;
+  to.focus();
+  if (to !== event.target) event.target.tabIndex = -1;
+  press.was = to;
+});
+
+// ---- the fleet as a list ----
 
 function newRow() {
   const e = make("div", "row");
   e.id = "row-" + fleet.slots.length;
   e.setAttribute("role", "option");
   const meter = (name) => {
-    const m = make("span", "meter " + name);
-    m.append(make("i"));
+    const m = make("span", "meter " + name), u = make("u");
+    u.append(make("i"));
+    m.append(make("b"), u);
     return m;
   };
-  e.append(make("span"), make("span"), make("span"), make("span", "n"), meter("cpu"), meter("memory"), make("span", "n"), make("span", "mark"));
+  e.append(make("span"), make("span"), make("span"), make("span"), make("span"), make("span", "n"), meter("cpu"), meter("memory"), make("span", "n"), make("span", "n"), make("span", "mark"));
   e.addEventListener("click", () => choose(e.index));
   fleet.slots.push(e);
   rows.append(e);
@@ -278,23 +491,25 @@ function newRow() {
 }
 
 function fill(e, n, index) {
-  const [name, pool, kind, price, cpu, memory, pods, marks] = e.children;
+  const [name, pool, type, zone, bought, price, cpu, memory, pods, since, marks] = e.children;
   e.index = index;
   e.hidden = false;
   e.style.transform = "translateY(" + index * height + "px)";
   put(name, n.name);
   put(pool, n.pool);
-  put(kind, [n.type, n.zone, n.capacityType].filter(Boolean).join(" · "));
-  put(price, n.perHour ? n.perHour.toFixed(4) : "?");
+  put(type, n.type);
+  put(zone, n.zone);
+  put(bought, n.capacityType);
+  put(price, n.perHour ? "$" + n.perHour.toFixed(4) : "?");
   for (const [meter, share, unit] of [[cpu, n.cpu, "CPUs"], [memory, n.memory, "GiB"]]) {
-    meter.firstChild.style.width = Math.min(100, 100 * part(share)) + "%";
+    put(meter.firstChild, percent(share));
+    meter.lastChild.firstChild.style.width = Math.min(100, 100 * part(share)) + "%";
     meter.title = room(share, unit);
   }
   put(pods, String(n.pods));
-  put(marks, [n.marks, n.held].filter(Boolean).join(": "));
-  marks.title = n.held || "";
-  marks.className = !n.marks ? "small" : n.by ? "mark held" : n.marks.includes("goes") ? "mark goes" : "mark";
-  e.setAttribute("aria-label", describe(n));
+  put(since, age(1000 * n.created));
+  put(marks, [n.marks, n.by].filter(Boolean).join(" by "));
+  marks.className = n.by ? "mark held" : (n.marks || "").includes("goes") ? "mark goes" : "mark";
   e.setAttribute("aria-setsize", fleet.order.length);
   e.setAttribute("aria-posinset", index + 1);
   const active = n.name === fleet.active;
@@ -311,10 +526,10 @@ function scroll() {
   rows.removeAttribute("aria-activedescendant");
   for (let i = 0; i < count; i++) fill(fleet.slots[i] || newRow(), fleet.order[first + i], first + i);
   for (let i = Math.max(0, count); i < fleet.slots.length; i++) fleet.slots[i].hidden = true;
-  detail();
 }
 
 function choose(index) {
+  if (!fleet.order.length || index < 0 && !fleet.active) index = 0;
   if (!fleet.order.length) return;
   index = Math.max(0, Math.min(fleet.order.length - 1, index));
   fleet.active = fleet.order[index].name;
@@ -322,18 +537,79 @@ function choose(index) {
   if (top < rows.scrollTop) rows.scrollTop = top;
   else if (top + height > rows.scrollTop + rows.clientHeight) rows.scrollTop = top + height - rows.clientHeight;
   scroll();
+  press();
+  where.node = fleet.active;
+  where.pod = "";
+  remember();
+  opened.open(where.node);
 }
 
-function detail() {
-  const n = world.nodes.get(fleet.active);
-  const into = byId("detail");
-  if (!n) {
-    if (into.firstChild) into.replaceChildren();
-    return;
-  }
-  const text = [n.name + " (NodeClaim " + n.claim + ")", room(n.cpu, "CPUs") + "; " + room(n.memory, "GiB") + "; " + plural(n.pods, "pod"), n.marks, n.held && "why it stays: " + n.held, n.by && "held by " + n.by].filter(Boolean);
-  if (into.textContent !== text.join("")) into.replaceChildren(...text.map((t, i) => make(i ? "div" : "b", "", t)));
-}
+// ---- one node, opened: what the picture has of it at once, and the rest when the server has answered ----
+
+const opened = {
+  name: "", more: null, asked: 0, timer: 0,
+  open(name) {
+    if (name === this.name && this.more) return;
+    this.name = name;
+    this.more = null;
+    this.show();
+    clearTimeout(this.timer);
+    if (name) this.timer = setTimeout(() => this.fetch(), 120);
+  },
+  // look asks again after five seconds, while something is open.
+  look() {
+    if (this.name && this.more && Date.now() - this.asked > 5000) this.fetch();
+  },
+  async fetch() {
+    const name = this.name;
+    this.asked = Date.now();
+    try {
+      const answer = await ask("picture?" + new URLSearchParams(where.pod && !where.node ? { pod: name } : { node: name }), "application/json");
+      const more = answer.ok ? await answer.json() : { gone: (await answer.text()).trim() };
+      if (this.name === name) { this.more = more; this.show(); }
+    } catch { /* the stream says that the server has gone */ }
+  },
+  close() {
+    fleet.active = where.node = where.pod = "";
+    remember();
+    this.open("");
+    scroll();
+    press();
+  },
+  show() {
+    const into = byId("detail"), more = this.more;
+    if (!this.name) return into.replaceChildren();
+    const n = world.nodes.get(more?.name || this.name);
+    const close = make("button", "end", "Close");
+    close.addEventListener("click", () => this.close());
+    const head = make("div", "bar-head");
+    head.append(make("b", "", n ? n.name + " (NodeClaim " + n.claim + ")" : this.name), close);
+    const out = [head];
+    if (n) out.push(make("div", "", [n.type, n.arch, n.zone, n.capacityType, "NodePool " + n.pool, n.perHour ? money(n.perHour, 4) + "/h" : "price not known", "age " + age(1000 * n.created)].filter(Boolean).join(" · ")),
+      make("div", "", room(n.cpu, "CPUs") + "; " + room(n.memory, "GiB") + "; " + plural(n.pods, "pod") + (n.marks ? "; " + n.marks : "")));
+    if (!n && !more?.gone && !world.head) out.push(make("div", "", "loading …"));
+    if (more?.gone) out.push(make("div", "", where.pod ? "This pod is on no node of Karpenter's: karpenter why pod " + where.pod.split("/")[1] + " -n " + where.pod.split("/")[0] + " says more." : "It is gone, or was never here."));
+    const reasons = more?.stays?.length ? more.stays : n?.held ? [n.held] : [];
+    if (reasons.length) out.push(make("h3", "", "Why it stays"), ...reasons.map((r) => make("div", "", r)));
+    if (more?.pods) {
+      if (more.expires) out.push(make("div", "", "expires " + new Date(more.expires).toLocaleString()));
+      if (more.conditions.length) out.push(make("h3", "", "Conditions of the claim"), ...more.conditions.map((c) => make("div", "", c.type + "=" + c.status + " for " + age(c.since) + (c.message ? ": " + c.message : ""))));
+      out.push(make("h3", "", "Pods"), this.table(["pod", "workload", "CPU", "GiB", "age"], more.pods.map((p) => [p.name, p.owner, number(p.cpu), number(p.memory), age(1000 * p.since)])));
+      if (more.more) out.push(make("div", "small", more.more + " more are not listed"));
+      if (more.decisions.length) out.push(make("h3", "", "What was decided about it"), this.table(["when", "what", "why"], more.decisions.map((d) => [new Date(d.at).toLocaleString(), d.act, [d.reason, d.text].filter(Boolean).join(": ")])));
+      out.push(make("code", "small", "karpenter why node " + more.name));
+    }
+    into.replaceChildren(...out);
+  },
+  table(names, lines) {
+    const box = make("div", "scroll"), t = make("table"), head = make("tr");
+    box.tabIndex = 0;
+    head.append(...names.map((x) => make("th", "", x)));
+    t.append(head, ...lines.map((cells) => { const tr = make("tr"); tr.append(...cells.map((x) => make("td", "", x))); return tr; }));
+    box.append(t);
+    return box;
+  },
+};
 
 rows.addEventListener("scroll", () => requestAnimationFrame(scroll), { passive: true });
 rows.addEventListener("keydown", (event) => {
@@ -349,9 +625,10 @@ rows.addEventListener("keydown", (event) => {
 let typing = 0;
 byId("filter").addEventListener("input", () => {
   clearTimeout(typing);
-  typing = setTimeout(() => { rows.scrollTop = 0; stale.nodes = true; draw(); }, 60);
+  typing = setTimeout(() => { rows.scrollTop = 0; stale.nodes = true; remember(); draw(); }, 60);
 });
-byId("sort").addEventListener("change", () => { rows.scrollTop = 0; stale.nodes = true; draw(); });
+for (const name of Object.keys(selects)) byId(name).addEventListener("change", () => { rows.scrollTop = 0; stale.nodes = stale.lists = true; remember(); draw(); });
+addEventListener("hashchange", goThere);
 addEventListener("resize", () => { stale.nodes = true; draw(); });
 addEventListener("keydown", (event) => {
   const writes = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName || "");
@@ -362,9 +639,11 @@ addEventListener("keydown", (event) => {
   } else if (event.key === "Escape" && event.target === byId("filter")) {
     byId("filter").value = "";
     stale.nodes = true;
+    remember();
     draw();
     rows.focus();
-  }
+  } else if (event.key === "Escape" && opened.name) opened.close();
 });
 setInterval(() => { if (world.head) { stale.lists = true; draw(); } }, 10000);
+goThere();
 follow();

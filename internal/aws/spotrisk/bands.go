@@ -1,0 +1,65 @@
+package spotrisk
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"karpenter.sh/karpenter/internal/core/hazard"
+)
+
+//go:embed bands.txt
+var published string
+
+// unknown is the band of families about which nothing is published.
+const unknown = 1
+
+// bands are those of types in a region, and those of families everywhere, of which the size is empty.
+type bands map[kind]int
+
+type kind struct{ family, size string }
+
+// bandsOf reads the published bands as far as they say something about a region.
+func bandsOf(text, region string) (bands, error) {
+	out, own := bands{}, false
+	for n, line := range strings.Split(text, "\n") {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 0 || strings.HasPrefix(line, "#"):
+			continue
+		case fields[0] == "region" && len(fields) == 2:
+			own = fields[1] == region
+			continue
+		}
+		var all []int
+		for _, f := range fields[1:] {
+			size, digit, _ := strings.Cut(f, "=")
+			band, err := strconv.Atoi(digit)
+			if err != nil || band < 0 || band >= len(hazard.Bands) {
+				return nil, fmt.Errorf("line %d: %q is no size with a band from 0 to %d", n+1, f, len(hazard.Bands)-1)
+			}
+			all = append(all, band)
+			if own {
+				out[kind{fields[0], size}] = band
+			}
+		}
+		if len(all) > 0 {
+			slices.Sort(all)
+			out[kind{family: fields[0]}] = all[len(all)/2]
+		}
+	}
+	return out, nil
+}
+
+// prior is how often, in interruptions an hour, machines of a type are taken back as far as is published.
+func (b bands) prior(instanceType string) float64 {
+	family, size, _ := strings.Cut(instanceType, ".")
+	for _, k := range []kind{{family, size}, {family: family}} {
+		if band, known := b[k]; known {
+			return hazard.OfBand(band)
+		}
+	}
+	return hazard.OfBand(unknown)
+}

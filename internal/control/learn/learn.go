@@ -1,0 +1,385 @@
+// Package learn keeps the histories of the NodePools and CapacityBuffers that are to learn at what times their pods come, and says for
+// which pods room is to be kept. Package buffer asks it in each turn, and keeps the room as for pods that are announced.
+package learn
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
+	"karpenter.sh/karpenter/internal/core/buffer"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/forecast"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
+)
+
+const (
+	// mostBytes is how large all histories may be, compressed. Of larger ones the oldest days are left out.
+	mostBytes = 96 << 10
+	// keep is for how long the history of an object is kept that is no longer to learn: until then it may change its mind.
+	keep = time.Hour
+	// countInterval is how often dollars are counted.
+	countInterval = 10 * time.Second
+)
+
+// catalogs gives the instance types of pools.
+type catalogs interface {
+	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)
+}
+
+// Learner learns, for one leader.
+type Learner struct {
+	catalogs catalogs
+	metrics  *telemetry.Metrics
+	events   *telemetry.Events
+	quantile float64
+
+	mu      sync.Mutex
+	all     map[forecast.Object]*learned
+	levels  forecast.Levels
+	counted time.Time                        // when dollars were last counted
+	rooms   map[cluster.PodKey]forecast.Room // of the last turn, by the names of their spares
+}
+
+// learned is one object that learns.
+type learned struct {
+	*forecast.History
+	object corev1.ObjectReference
+	name   forecast.Object
+	zone   *time.Location
+	buffer *autoscalingv1beta1.CapacityBuffer // nil for a NodePool
+	shape  *corev1.PodTemplateSpec            // of the buffer's pods, where a PodTemplate gives it
+	gone   time.Time                          // since when it is not to learn, zero while it is
+	slot   time.Time                          // that was last counted
+	price  map[forecast.Workload]float64      // dollars an hour of the room of a pod
+}
+
+// New returns a Learner that knows nothing. The quantile is the part of the days on which no more pods come than room is kept for.
+func New(c catalogs, m *telemetry.Metrics, e *telemetry.Events, quantile float64) *Learner {
+	return &Learner{catalogs: c, metrics: m, events: e, quantile: quantile, all: map[forecast.Object]*learned{}}
+}
+
+// Turn counts the pods that came, and returns the room that is to be kept for pods that come until so much later. It must be called about
+// once a second. lead is how long machines take to get ready.
+func (l *Learner) Turn(ctx context.Context, snap *cluster.Snapshot, now time.Time, lead, ahead time.Duration) []forecast.Room {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.find(snap, now)
+	if len(l.all) == 0 {
+		l.levels, l.rooms = forecast.Levels{}, nil
+		return nil
+	}
+	ready := l.count(ctx, snap, now)
+	came := map[*learned]map[forecast.Workload][]forecast.Arrival{}
+	for _, a := range l.levels.Look(snap, now) {
+		for _, o := range l.all {
+			if w, ok := o.matches(&a); ok {
+				if came[o] == nil {
+					came[o] = map[forecast.Workload][]forecast.Arrival{}
+				}
+				came[o][w] = append(came[o][w], a)
+			}
+		}
+	}
+	rooms := map[cluster.PodKey]forecast.Room{}
+	for _, o := range l.sorted() {
+		l.day(o, now)
+		for w, list := range came[o] {
+			for _, a := range list {
+				o.Add(a.Pod.Created.In(o.zone), w, a.TemplateOf(), 1)
+			}
+			served := min(len(list), ready[w])
+			o.Balance.Saved += float64(served) * o.price[w] * lead.Hours()
+		}
+		if !o.Balance.Off.IsZero() {
+			continue
+		}
+		for _, e := range o.Expect(now.In(o.zone), now.In(o.zone).Add(ahead), l.quantile) {
+			if e.At.After(now.Add(ahead)) {
+				continue
+			}
+			if r := l.room(o, e, snap, now); r.Pods > rooms[keyOf(&r)].Pods {
+				rooms[keyOf(&r)] = r
+			}
+		}
+	}
+	l.rooms = rooms
+	out := slices.Collect(maps.Values(rooms))
+	slices.SortFunc(out, func(a, b forecast.Room) int { return cmp.Or(a.At.Compare(b.At), keyOf(&a).Compare(keyOf(&b))) })
+	return out
+}
+
+// keyOf is the name of the spares of a room.
+func keyOf(r *forecast.Room) cluster.PodKey {
+	return cluster.PodKey{Namespace: r.Workload.Namespace, Name: forecast.Kind + " " + r.Name()}
+}
+
+// sorted lists the objects that learn now.
+func (l *Learner) sorted() (out []*learned) {
+	for _, o := range l.all {
+		if o.zone != nil && o.gone.IsZero() {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b *learned) int { return strings.Compare(a.name.String(), b.name.String()) })
+	return out
+}
+
+// find brings the objects that learn up to date.
+func (l *Learner) find(snap *cluster.Snapshot, now time.Time) {
+	there := map[forecast.Object]bool{}
+	for p := range cluster.Pools.All(snap) {
+		if o := l.learns(p, telemetry.PoolRef(p), there, now); o != nil {
+			o.buffer = nil
+		}
+	}
+	for b := range cluster.Buffers.All(snap) {
+		if !b.Active() {
+			continue
+		}
+		o := l.learns(b, telemetry.BufferRef(client.ObjectKeyFromObject(b), b.UID), there, now)
+		if o == nil {
+			continue
+		}
+		if o.buffer, o.shape = b, nil; b.Spec.PodTemplateRef != nil {
+			if t := cluster.PodTemplates.Get(snap, b.Namespace, b.Spec.PodTemplateRef.Name); t != nil {
+				o.shape = &t.Template
+			}
+		}
+	}
+	for name, o := range l.all {
+		switch {
+		case there[name]:
+		case o.gone.IsZero():
+			o.gone = now
+		case now.Sub(o.gone) > keep:
+			delete(l.all, name)
+		}
+	}
+}
+
+// learns returns what an object has learned, nil if it is not to learn. Learning that had switched itself off begins again when the
+// annotation had been taken away.
+func (l *Learner) learns(from client.Object, ref corev1.ObjectReference, there map[forecast.Object]bool, now time.Time) *learned {
+	annotations := from.GetAnnotations()
+	switch value := annotations[v1.LearnAnnotationKey]; value {
+	case "", "false":
+		return nil
+	case "true":
+	default:
+		l.events.Tell([]corev1.ObjectReference{ref}, telemetry.LearningOff, sentence.BadLearn(value), value)
+		return nil
+	}
+	zone, err := time.LoadLocation(annotations[v1.ScheduleTimeZoneAnnotationKey])
+	if err != nil {
+		l.events.Tell([]corev1.ObjectReference{ref}, telemetry.LearningOff, sentence.BadZone(annotations[v1.ScheduleTimeZoneAnnotationKey]))
+		return nil
+	}
+	name := forecast.Object{Kind: ref.Kind, Namespace: from.GetNamespace(), Name: from.GetName()}
+	o := l.all[name]
+	if o == nil {
+		o = &learned{History: &forecast.History{}}
+		l.all[name] = o
+	}
+	if !o.gone.IsZero() {
+		o.gone, o.Balance = time.Time{}, forecast.Balance{}
+	}
+	o.object, o.name, o.zone = ref, name, zone
+	if o.price == nil {
+		o.price, o.slot = map[forecast.Workload]float64{}, now.Truncate(forecast.Slot)
+	}
+	there[name] = true
+	return o
+}
+
+// matches returns as which workload an object counts a pod that came, if it does.
+func (o *learned) matches(a *forecast.Arrival) (forecast.Workload, bool) {
+	b := o.buffer
+	switch {
+	case b == nil:
+		return a.Workload, a.Pool != "" && o.name.Name == a.Pool
+	case b.Namespace != a.Workload.Namespace:
+		return forecast.Workload{}, false
+	case b.Spec.ScalableRef != nil:
+		return a.Workload, b.Spec.ScalableRef.Kind == a.Workload.Kind && b.Spec.ScalableRef.Name == a.Workload.Name
+	}
+	same := o.shape != nil && equality.Semantic.DeepEqual(podclass.Requests(&o.shape.Spec), podclass.Requests(a.Pod.Class.Spec))
+	return forecast.Workload{Namespace: b.Namespace, Kind: "PodTemplate", Name: b.Spec.PodTemplateRef.Name}, same
+}
+
+// room returns the room for what is expected. A buffer has room of its own, and limits.
+func (l *Learner) room(o *learned, e forecast.Expected, snap *cluster.Snapshot, now time.Time) forecast.Room {
+	w := e.Class.Workload
+	r := forecast.Room{Object: o.name, Workload: w, Slot: e.Slot, At: e.At, Pods: e.Left, Template: e.Class.Template, Basis: e.Basis}
+	if !e.Slot.After(now) {
+		r.Pods -= l.levels.Waiting(w)
+	}
+	if o.buffer != nil {
+		b, own := o.buffer.DeepCopy(), 0
+		if s := snap.SparesOf(b.Namespace, b.Name); s != nil {
+			own = len(s.Pods)
+		}
+		b.Spec.Replicas, b.Spec.Percentage = new(int32(max(0, r.Pods))), nil //nolint:gosec // a count of pods
+		ask, _ := buffer.Resolve(b, buffer.Source{Template: r.Template})
+		r.Pods = len(ask.Pods) - own
+	}
+	return r
+}
+
+// day notes that the controller looks, counts what was expected in the slot that has ended, and judges once a day whether learning pays.
+func (l *Learner) day(o *learned, now time.Time) {
+	if slot := now.Truncate(forecast.Slot); slot.After(o.slot) {
+		expected, came := o.Score.Add(o.Expect(o.slot.In(o.zone), o.slot.In(o.zone), l.quantile))
+		l.metrics.ForecastPods.WithLabelValues(o.name.String(), "expected").Add(float64(expected))
+		l.metrics.ForecastPods.WithLabelValues(o.name.String(), "came").Add(float64(came))
+		o.slot = slot
+	}
+	off := 0.0
+	if o.See(now.In(o.zone)) {
+		if b := o.Balance; o.Balance.Day(now) {
+			l.events.Tell([]corev1.ObjectReference{o.object}, telemetry.LearningOff, sentence.LearningOff(b.Unused, b.Saved, o.Balance.Off))
+		}
+	}
+	if !o.Balance.Off.IsZero() {
+		off = 1
+	}
+	l.metrics.ForecastOff.WithLabelValues(o.name.String()).Set(off)
+}
+
+// count adds up what room costs that is kept, and returns for how many pods of each workload it is ready. Room on machines that would be
+// there anyway counts as if it was bought.
+func (l *Learner) count(ctx context.Context, snap *cluster.Snapshot, now time.Time) map[forecast.Workload]int {
+	ready := map[forecast.Workload]int{}
+	var pools map[string]engine.Pool
+	passed := now.Sub(l.counted)
+	for s := range snap.Spares() {
+		r, ok := l.rooms[cluster.PodKey{Namespace: s.Namespace, Name: s.Buffer}]
+		if !ok || l.all[r.Object] == nil {
+			continue
+		}
+		for _, p := range s.Pods {
+			n := snap.PlaceOf(p)
+			if n == nil {
+				continue
+			}
+			if n.Initialized() {
+				ready[r.Workload]++
+			}
+			if passed < countInterval || n.Claim == nil {
+				continue
+			}
+			if pools == nil {
+				pools, _ = l.catalogs.Pools(ctx, snap)
+			}
+			o := l.all[r.Object]
+			price, _ := pools[n.Pool()].Catalog.Price(n.Claim.Labels)
+			cost := price.Dollars() * part(podclass.Requests(p.Class.Spec), n.Claim.Status.Allocatable)
+			dollars := cost * min(passed, 2*countInterval).Hours()
+			o.price[r.Workload] = cost
+			o.Balance.Unused += dollars
+			l.metrics.ForecastUnused.WithLabelValues(o.name.String()).Add(dollars)
+		}
+	}
+	if passed >= countInterval {
+		l.counted = now
+	}
+	return ready
+}
+
+// part is which part of a machine a pod needs.
+func part(requests, of corev1.ResourceList) (most float64) {
+	for name, has := range of {
+		if asks, ok := requests[name]; ok && has.Sign() > 0 {
+			most = max(most, asks.AsApproximateFloat64()/has.AsApproximateFloat64())
+		}
+	}
+	return min(most, 1)
+}
+
+// Report returns what each object expects from some hours ago until some hours ahead, by name.
+func (l *Learner) Report(now time.Time, back, ahead time.Duration) []forecast.Report {
+	packed, _ := l.Kept() // what cannot be kept has no size
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := []forecast.Report{}
+	for _, o := range l.sorted() {
+		r := o.Report(o.name, now.In(o.zone), back, ahead, l.quantile)
+		r.Bytes = len(packed)
+		out = append(out, r)
+	}
+	return out
+}
+
+// kept is a history that is written.
+type kept struct {
+	Object  forecast.Object   `json:"object"`
+	History *forecast.History `json:"history"`
+}
+
+// Kept returns the histories, compressed, for Restore; nil if there are none.
+func (l *Learner) Kept() ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []kept
+	for name, o := range l.all {
+		all = append(all, kept{name, o.History})
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	for {
+		var packed bytes.Buffer
+		zip := gzip.NewWriter(&packed)
+		if err := json.NewEncoder(zip).Encode(all); err != nil {
+			return nil, err
+		}
+		if err := zip.Close(); err != nil {
+			return nil, err
+		}
+		if packed.Len() <= mostBytes {
+			return packed.Bytes(), nil
+		}
+		for _, k := range all {
+			k.History.Shorten()
+		}
+	}
+}
+
+// Restore takes over what Kept returned. Objects that do not learn any more are forgotten after a while.
+func (l *Learner) Restore(packed []byte) error {
+	if len(packed) == 0 {
+		return nil
+	}
+	text, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return err
+	}
+	var all []kept
+	if err := json.NewDecoder(text).Decode(&all); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range all {
+		if k.History.Valid() {
+			l.all[k.Object] = &learned{History: k.History}
+		}
+	}
+	return nil
+}

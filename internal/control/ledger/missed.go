@@ -1,0 +1,90 @@
+package ledger
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/ledger"
+	"karpenter.sh/karpenter/internal/core/savings"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
+)
+
+const (
+	// sampleEvery is how often the cluster is asked why it is not cheaper, at most. restFactor bounds what that takes: after a question the
+	// loop waits so many times as long as its answer took, so that it takes less than one percent of a core.
+	sampleEvery = time.Hour
+	restFactor  = 120
+	// mostHolders is how many workloads or PodDisruptionBudgets of one cause are named; the rest is one.
+	mostHolders = 10
+)
+
+// Sample asks now and then which restriction makes the fleet dearer than it has to be. Until the next answer the ledger notes that.
+func (l *Ledger) Sample(ctx context.Context) error {
+	next := time.Now().Add(ledger.WriteEvery) // a process that has just begun does not know all prices
+	l.Metrics.Repeat(ctx, telemetry.Chore{Name: "ledger.sample", What: "asking what the fleet could cost",
+		Failed: "what the fleet could cost is not known", Every: ledger.WriteEvery, Turn: func(ctx context.Context, now time.Time) error {
+			if now.Before(next) {
+				return nil
+			}
+			l.sample(ctx, now)
+			next = now.Add(max(sampleEvery, restFactor*time.Since(now)))
+			return nil
+		}})
+	return nil
+}
+
+func (l *Ledger) sample(ctx context.Context, now time.Time) {
+	snap := l.Store.Snapshot()
+	pools, notReady := l.Catalogs.Pools(ctx, snap)
+	q := engine.Question{Snap: snap, Settings: l.settings.Engine, Now: now, Ended: func() bool { return ctx.Err() != nil }}
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		if !notReady[name] {
+			q.Pools = append(q.Pools, pools[name])
+		}
+	}
+	if !snap.Synced() || len(q.Pools) == 0 {
+		return
+	}
+	found := causes(savings.Of(q, l.Engine, "", nil))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.missed = found
+}
+
+// A holder is a cause, and the workload or PodDisruptionBudget that holds nodes, if it is one.
+type holder struct {
+	cause savings.Cause
+	by    string
+}
+
+func (h holder) String() string { return strings.TrimSpace(string(h.cause) + " " + h.by) }
+
+// causes returns what each holder costs in an hour.
+func causes(r *savings.Report) map[holder]cloud.NanoUSD {
+	out := map[holder]cloud.NanoUSD{}
+	for _, part := range r.Gap {
+		if part.PerHour == 0 {
+			continue
+		}
+		if len(part.Held) == 0 {
+			out[holder{cause: part.Cause}] += part.PerHour
+		}
+		shares := make([]ledger.Part, len(part.Held))
+		for i := range shares {
+			shares[i].Cost = part.Held[i]
+		}
+		for i, cost := range ledger.Split(part.PerHour, shares) {
+			by := "others"
+			if i < mostHolders {
+				by = part.By[i]
+			}
+			out[holder{part.Cause, by}] += cost
+		}
+	}
+	return out
+}

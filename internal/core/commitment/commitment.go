@@ -1,0 +1,280 @@
+// Package commitment decides which CommitmentDiscounts plans count on, and lists the on-demand machines that use them.
+//
+// A commitment counts when it is valid, active, shared with this cluster in so many words, and ends in a week or later. Launches know no
+// others. A voluntary step has to save both with those that only end sooner and without them: so no pod moves for a commitment that
+// ends soon, and none is driven off it before it does.
+package commitment
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/tariff"
+)
+
+const (
+	// horizon is how long before its end a commitment no longer draws machines.
+	horizon = 7 * 24 * time.Hour
+	// most is how many commitments plans count on: each is a row of the planner's question. The most valuable ones count.
+	most = 16
+	// fresh is how long an imported commitment counts after the cloud last named it.
+	fresh = 24 * time.Hour
+	// managedCapacity is the label by which node groups of EKS say how they buy.
+	managedCapacity = "eks.amazonaws.com/capacityType"
+)
+
+// A State is whether plans count on a commitment, and if not why.
+type State string
+
+// The states. All but Certain are reasons not to count on it.
+const (
+	Certain    State = "Certain"
+	Ending     State = "Ending" // ends within the horizon
+	NotShared  State = "NotShared"
+	Stale      State = "Stale"   // imported, and not heard of for a day
+	NoRates    State = "NoRates" // none of a type that any pool can buy
+	TooMany    State = "TooMany"
+	Duplicate  State = "Duplicate" // another object with the same id counts
+	NotStarted State = "NotStarted"
+	Ended      State = "Ended"
+	Invalid    State = "Invalid"
+)
+
+// A Verdict is what became of an object.
+type Verdict struct {
+	Object *v1alpha1.CommitmentDiscount
+	State  State
+	Err    error // of Invalid
+	Used   float64
+	Unused cloud.NanoUSD // what is paid an hour for the part that nothing uses, where it is known
+	Takers bool          // whether some machine of the cluster may use it
+	found  tariff.Commitment
+}
+
+// Counted reports whether the use of the commitment is known: launches or steps count on it.
+func (v *Verdict) Counted() bool { return v.State == Certain || v.State == Ending }
+
+// Books are what plans count on. nil books are none.
+type Books struct {
+	Certain *tariff.Book // launches and steps
+	All     *tariff.Book // with those that end soon
+	// Verdicts are about each object, by name.
+	Verdicts []Verdict
+	// Coverage is the part of the on-demand machines, by their price at list, that All covers.
+	Coverage float64
+}
+
+// Read sorts objects, and lists the machines of a snapshot that use them. It returns nil where there are no objects.
+func Read(objects []*v1alpha1.CommitmentDiscount, snap *cluster.Snapshot, catalogs []*cloud.Catalog, now time.Time) *Books {
+	if len(objects) == 0 {
+		return nil
+	}
+	region, market := marketOf(catalogs)
+	out := &Books{Verdicts: judge(objects, region, market, now)}
+	machines := map[string]tariff.Line{}
+	book := tariff.Book{Region: region}
+	for n := range snap.Nodes() {
+		if l, ok := hourOf(n, catalogs, &book); ok {
+			machines[n.Name] = l
+		}
+	}
+	var certain, all []tariff.Commitment
+	for i := range out.Verdicts {
+		switch v := &out.Verdicts[i]; v.State {
+		case Certain:
+			certain, all = append(certain, v.found), append(all, v.found)
+		case Ending:
+			all = append(all, v.found)
+		}
+	}
+	if len(certain) > 0 {
+		out.Certain = &tariff.Book{Commitments: certain, Region: region, Machines: machines}
+	}
+	if len(all) > 0 {
+		out.All = &tariff.Book{Commitments: all, Region: region, Machines: machines}
+		out.use()
+	}
+	return out
+}
+
+// use notes which part of each commitment the machines use.
+func (b *Books) use() {
+	lines := b.All.Without(nil)
+	bill, list := tariff.Of(lines, b.All.Commitments), tariff.Of(lines, nil).Total
+	if list > 0 {
+		b.Coverage = float64(bill.List) / float64(list)
+	}
+	for i := range b.Verdicts {
+		v := &b.Verdicts[i]
+		if at := slices.IndexFunc(b.All.Commitments, func(c tariff.Commitment) bool { return c.ID == v.found.ID }); at >= 0 {
+			v.Used = bill.Used[at]
+			v.Unused = cloud.NanoUSD(float64(v.found.Fee()) * (1 - v.Used))
+			v.Takers = slices.ContainsFunc(lines, func(l tariff.Line) bool { return v.found.Takes(&l) > 0 })
+		}
+	}
+}
+
+// judge returns a verdict on each object.
+func judge(objects []*v1alpha1.CommitmentDiscount, region string, market []tariff.Line, now time.Time) []Verdict {
+	out := make([]Verdict, len(objects))
+	owner := map[string]*v1alpha1.CommitmentDiscount{}
+	for _, d := range objects {
+		id := d.CommitmentID()
+		if o := owner[id]; o == nil || before(d, o) {
+			owner[id] = d
+		}
+	}
+	for i, d := range objects {
+		v := &out[i]
+		v.Object = d
+		v.found, v.Err = tariff.FromObject(d, market)
+		switch covers := func(l tariff.Line) bool { return v.found.Takes(&l) > 0 }; {
+		case v.Err != nil:
+			v.State = Invalid
+		case owner[d.CommitmentID()] != d:
+			v.State = Duplicate
+		case d.Spec.Start != nil && d.Spec.Start.After(now.Truncate(time.Hour)):
+			v.State = NotStarted
+		case !tariff.Active(d, now):
+			v.State = Ended
+		case stale(d, now):
+			v.State = Stale
+		case d.Spec.Share == "":
+			v.State = NotShared
+		case !slices.ContainsFunc(market, covers) || v.found.Region != "" && v.found.Region != region:
+			v.State = NoRates
+		case d.Spec.End != nil && d.Spec.End.Sub(now) < horizon:
+			v.State = Ending
+		default:
+			v.State = Certain
+		}
+	}
+	limit(out, market)
+	return out
+}
+
+// before reports whether a counts, of two objects with one id: what a person wrote goes before what is imported, then the older before
+// the newer.
+func before(a, b *v1alpha1.CommitmentDiscount) bool {
+	_, importedA := a.ImportedAt()
+	_, importedB := b.ImportedAt()
+	if importedA != importedB {
+		return importedB
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+// stale reports whether the cloud has not named an imported commitment for so long that it may be gone.
+func stale(d *v1alpha1.CommitmentDiscount, now time.Time) bool {
+	at, imported := d.ImportedAt()
+	return imported && now.Sub(at) > fresh
+}
+
+// limit leaves out the least valuable commitments where there are too many.
+func limit(verdicts []Verdict, market []tariff.Line) {
+	var counted []*Verdict
+	for i := range verdicts {
+		if v := &verdicts[i]; v.Counted() {
+			counted = append(counted, v)
+		}
+	}
+	if len(counted) <= most {
+		return
+	}
+	worth := map[*Verdict]cloud.NanoUSD{}
+	for _, v := range counted {
+		worth[v] = tariff.Reach(market, []tariff.Commitment{v.found})
+	}
+	slices.SortStableFunc(counted, func(a, b *Verdict) int { return cmp.Compare(worth[b], worth[a]) })
+	for _, v := range counted[most:] {
+		v.State = TooMany
+	}
+}
+
+// marketOf returns the region of the catalogues, and a line for each way to buy on demand.
+func marketOf(catalogs []*cloud.Catalog) (region string, market []tariff.Line) {
+	for _, c := range catalogs {
+		for _, it := range c.Types {
+			if r := it.Labels[corev1.LabelTopologyRegion]; region == "" && len(r) == 1 {
+				region = r[0]
+			}
+			for i := range it.Offerings {
+				if o := &it.Offerings[i]; o.CapacityType() == v1.CapacityTypeOnDemand {
+					book := tariff.Book{Region: region}
+					market = append(market, book.Hour(it.Name, o.Labels, int64(o.Price)))
+				}
+			}
+		}
+	}
+	return region, tariff.Together(market)
+}
+
+// hourOf returns what a node is on the bill, if it is an on-demand machine with a known price. A claim that is not launched counts as the
+// cheapest type that it lists.
+func hourOf(n *cluster.Node, catalogs []*cloud.Catalog, book *tariff.Book) (l tariff.Line, ok bool) {
+	labels := map[string]string{}
+	var types []string
+	if n.Claim != nil {
+		for _, r := range n.Claim.Spec.Requirements {
+			switch {
+			case r.Key == corev1.LabelInstanceTypeStable:
+				types = r.Values
+			case len(r.Values) == 1 && r.Operator == corev1.NodeSelectorOpIn:
+				labels[r.Key] = r.Values[0]
+			}
+		}
+		for _, key := range []string{corev1.LabelInstanceTypeStable, corev1.LabelTopologyZone, v1.CapacityTypeLabelKey} {
+			if value := n.Claim.Labels[key]; value != "" {
+				labels[key] = value
+			}
+		}
+	}
+	if n.Node != nil {
+		for _, key := range []string{corev1.LabelInstanceTypeStable, corev1.LabelTopologyZone, v1.CapacityTypeLabelKey} {
+			if value := n.Node.Labels[key]; value != "" {
+				labels[key] = value
+			}
+		}
+	}
+	if n.Claim == nil && labels[v1.CapacityTypeLabelKey] == "" && n.Node != nil && n.Node.Labels[managedCapacity] != "SPOT" {
+		labels[v1.CapacityTypeLabelKey] = v1.CapacityTypeOnDemand // node groups and machines made by hand
+	}
+	if labels[v1.CapacityTypeLabelKey] != v1.CapacityTypeOnDemand {
+		return l, false
+	}
+	if t := labels[corev1.LabelInstanceTypeStable]; t != "" {
+		types = []string{t}
+	}
+	for _, c := range catalogs {
+		for _, name := range types {
+			if o := onDemand(c.Type(name), labels[corev1.LabelTopologyZone]); o != nil && (!ok || o.Price < l.PerHour) {
+				l, ok = book.Hour(name, o.Labels, int64(o.Price)), true
+			}
+		}
+		if ok {
+			return l, true
+		}
+	}
+	return l, false
+}
+
+// onDemand returns the cheapest on-demand offering of a type in a zone, or in any zone where none is given; nil if there is none.
+func onDemand(it *cloud.InstanceType, zone string) (best *cloud.Offering) {
+	if it == nil {
+		return nil
+	}
+	for i := range it.Offerings {
+		o := &it.Offerings[i]
+		if o.CapacityType() == v1.CapacityTypeOnDemand && (zone == "" || zone == o.Zone()) && (best == nil || o.Price < best.Price) {
+			best = o
+		}
+	}
+	return best
+}

@@ -1,0 +1,234 @@
+package compile
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/problem"
+	"karpenter.sh/karpenter/internal/kit/identity"
+)
+
+// A tolerance is a set of tolerations, with or without one for every PreferNoSchedule taint.
+type tolerance struct {
+	list []corev1.Toleration
+	soft bool
+}
+
+// A toleranceKey identifies a tolerance.
+type toleranceKey struct {
+	list string
+	soft bool
+}
+
+// makeClasses merges cohorts that differ only in labels that no group looks at.
+func (b *builder) makeClasses() {
+	class, n := b.sameQuestion()
+	// a class is large: with thousands, growing costs more than they
+	b.out.Classes, b.problem.Classes = make([]Class, 0, n), make([]problem.Class, 0, n)
+	for i, c := range b.cohorts {
+		at := class[i]
+		if at == len(b.out.Classes) {
+			b.out.Classes = append(b.out.Classes, Class{Sticky: map[cluster.PodKey]problem.BinID{}, Exclusive: c.exclusive})
+			b.problem.Classes = append(b.problem.Classes, b.classOf(c, at))
+		}
+		b.out.Classes[at].Pods = append(b.out.Classes[at].Pods, c.pods...)
+		b.problem.Classes[at].Count += len(c.pods)
+		b.problem.Classes[at].First = b.problem.Classes[at].First || c.first
+	}
+	for at := range b.out.Classes {
+		b.addSticky(&b.problem.Classes[at], &b.out.Classes[at])
+	}
+	b.makeQueue()
+}
+
+// sameQuestion numbers the questions that cohorts ask, in the order in which they come: the class of each cohort, and how many there are.
+func (b *builder) sameQuestion() (class []int, n int) {
+	index := make(map[string]int, len(b.cohorts))
+	class = make([]int, len(b.cohorts))
+	var buf []byte
+	for i, c := range b.cohorts {
+		buf = c.text(buf[:0])
+		at, known := index[string(buf)]
+		if !known {
+			at = len(index)
+			index[string(buf)] = at
+		}
+		class[i] = at
+	}
+	return class, len(index)
+}
+
+// makeQueue lines up the pods that groups are about as kube-scheduler takes them: the weightiest first, then the oldest.
+func (b *builder) makeQueue() {
+	type waiting struct {
+		pod   *cluster.Pod
+		class int
+	}
+	var queue []waiting
+	for at := range b.problem.Classes {
+		if c := &b.problem.Classes[at]; len(c.Groups) == 0 && !slices.ContainsFunc(c.Variants,
+			func(v problem.Variant) bool { return len(v.Owns) > 0 }) {
+			continue
+		}
+		for _, p := range b.out.Classes[at].Pods {
+			queue = append(queue, waiting{p, at})
+		}
+	}
+	slices.SortStableFunc(queue, func(x, y waiting) int {
+		return cmp.Or(cmp.Compare(y.pod.Priority, x.pod.Priority), olderFirst(x.pod, y.pod))
+	})
+	for _, w := range queue {
+		b.problem.Queue = append(b.problem.Queue, int32(w.class))
+	}
+}
+
+// text identifies the question that the cohort asks.
+func (c *cohort) text(buf []byte) []byte {
+	buf = identity.Number(buf, int64(c.info.class.ID))
+	buf = identity.Text(buf, c.info.class.Namespace)
+	buf = identity.Number(buf, int64(c.priority))
+	alone := len(c.info.ephemeral) > 0 || c.alone
+	if buf = identity.Flag(buf, alone); alone {
+		buf = identity.Text(identity.Text(buf, c.pods[0].Namespace), c.pods[0].Name)
+	}
+	for _, list := range [][]int{c.hard, c.soft, c.near, c.apart, c.nearSoft, c.apartSoft, c.groups} {
+		buf = identity.Numbers(buf, list)
+	}
+	return buf
+}
+
+func (b *builder) classOf(c *cohort, order int) problem.Class {
+	i := c.info
+	out := problem.Class{Name: c.pods[0].Namespace + "/" + c.pods[0].Name, Priority: c.priority, Order: order,
+		Need: i.need, TooMuch: i.tooMuch, Groups: c.groups}
+	for _, p := range i.ports {
+		out.Ports = append(out.Ports, b.ports.Intern(p))
+	}
+	out.Volumes = c.volumes.mounts
+	out.Devices = c.devices
+	out.Variants = b.variantsOf(c)
+	for _, term := range i.terms {
+		out.Terms = append(out.Terms, b.conditions.reqs.of(term.Key(), term))
+	}
+	out.Tol = b.conditions.tols.of(toleranceKey{i.tolKey, true}, tolerance{i.tolerances, true})
+	return out
+}
+
+// A level is how many of each kind of preference still count.
+type level struct {
+	nearSoft, apartSoft, preferred, soft int // dropped from the front
+	tolerate                             bool
+}
+
+// levelsOf returns the levels of preference from the strictest to none, in the order in which kube's users know them.
+func (b *builder) levelsOf(c *cohort) []level {
+	out := []level{{}}
+	less := func(times int, one func(*level)) {
+		for range times {
+			l := out[len(out)-1]
+			one(&l)
+			out = append(out, l)
+		}
+	}
+	if !b.in.IgnorePreferences {
+		less(len(c.nearSoft), func(l *level) { l.nearSoft++ })
+		less(len(c.apartSoft), func(l *level) { l.apartSoft++ })
+		less(len(c.info.preferred), func(l *level) { l.preferred++ })
+		less(len(c.soft), func(l *level) { l.soft++ })
+	}
+	if b.softOn && !toleratesAll(c.info.tolerances, []corev1.Taint{{Effect: corev1.TaintEffectPreferNoSchedule, Key: "\x00"}}, false) {
+		less(1, func(l *level) { l.tolerate = true })
+	}
+	return out
+}
+
+// variantsOf spells out the lattice of preference levels, required terms and volume alternatives.
+func (b *builder) variantsOf(c *cohort) []problem.Variant {
+	i := c.info
+	levels := b.levelsOf(c)
+	alternatives := c.volumes.alternatives
+	if len(alternatives) == 0 {
+		alternatives = []label.Reqs{nil}
+	}
+	if most := max(1, mostVariants/(len(i.terms)*len(alternatives))); len(levels) > most {
+		levels = append(levels[:most-1:most-1], levels[len(levels)-1])
+	}
+	var out []problem.Variant
+	for n, l := range levels {
+		owns := b.ownedAt(c, l)
+		tol := b.conditions.tols.of(toleranceKey{i.tolKey, l.tolerate}, tolerance{i.tolerances, l.tolerate})
+		terms := make([][]int, len(alternatives))
+		for _, term := range i.terms {
+			full := term
+			if !b.in.IgnorePreferences && l.preferred < len(i.preferred) {
+				full = full.And(i.preferred[l.preferred])
+			}
+			for k, alt := range alternatives {
+				reqs := full.And(alt)
+				at := b.conditions.reqs.of(reqs.Key(), reqs)
+				terms[k] = append(terms[k], at)
+				out = append(out, problem.Variant{Level: n, Reqs: at, Tol: tol, Owns: owns})
+			}
+		}
+		if len(i.terms) == 1 || !wantsVariety(b.templates) {
+			continue
+		}
+		for k := range alternatives {
+			if at, ok := b.conditions.union(terms[k], b.templates); ok {
+				out = append(out, problem.Variant{Level: n, Reqs: at, Tol: tol, Owns: owns})
+			}
+		}
+	}
+	return out
+}
+
+// ownedAt returns the groups whose constraint counts at a level.
+func (b *builder) ownedAt(c *cohort, l level) []int {
+	if len(c.hard)+len(c.soft)+len(c.near)+len(c.apart)+len(c.nearSoft)+len(c.apartSoft) == 0 {
+		return nil
+	}
+	out := slices.Concat(c.hard, c.near, c.apart)
+	if !b.in.IgnorePreferences {
+		out = slices.Concat(out, c.soft[min(l.soft, len(c.soft)):], c.nearSoft[min(l.nearSoft, len(c.nearSoft)):],
+			c.apartSoft[min(l.apartSoft, len(c.apartSoft)):])
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// plannedTo returns the bin for which a pod has a plan.
+func (b *builder) plannedTo(p *cluster.Pod) (int, bool) {
+	if p.Spare == nil && !b.seats.seated[p.PodKey] {
+		return 0, false
+	}
+	row := b.in.Snap.PlaceOf(p)
+	if row == nil {
+		return 0, false
+	}
+	bin, ok := b.w.binOf[row.Name]
+	return bin, ok
+}
+
+// addSticky notes where earlier plans put pods of the class.
+func (b *builder) addSticky(class *problem.Class, c *Class) {
+	counts := map[int]int{}
+	for _, p := range c.Pods {
+		if bin, ok := b.plannedTo(p); ok {
+			c.Sticky[p.PodKey] = problem.BinID(bin)
+			counts[bin]++
+		}
+	}
+	for bin := range len(b.w.nodes) {
+		if len(counts) == 0 {
+			break
+		}
+		if n := counts[bin]; n > 0 {
+			class.Sticky = append(class.Sticky, problem.Sticky{Node: problem.BinID(bin), Count: n})
+			delete(counts, bin)
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package compile
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"karpenter.sh/karpenter/internal/kit/identity"
+)
+
+// A selector selects pods by label. Its text is canonical: equal texts select the same pods.
+type selector struct {
+	text string
+	sel  labels.Selector
+	// key, if set, is a label that has one of values in every label set that is selected. whole says that nothing else is asked.
+	key    string
+	values []string
+	whole  bool
+}
+
+var nothing = selector{text: "\x00nothing", sel: labels.Nothing()}
+
+// usersOf stands for the users of a volume claim. It selects no pods by label: groups name the users one by one.
+func usersOf(claim types.NamespacedName) selector {
+	text := identity.Of("", "claim", claim.Namespace, claim.Name) // the identity of requirements does not start with an empty text
+	return selector{text: text, sel: labels.Nothing()}
+}
+
+// sortedClaims returns the keys of a map in the order of their names with namespace.
+func sortedClaims[V any](m map[types.NamespacedName]V) []types.NamespacedName {
+	return slices.SortedFunc(maps.Keys(m), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+}
+
+// selectorOf reads a label selector, narrowed by the values that the pod has for keys. A missing or invalid one
+// selects nothing.
+func selectorOf(s *metav1.LabelSelector, keys []string, pod map[string]string) selector {
+	if s == nil {
+		return nothing
+	}
+	sel, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nothing
+	}
+	reqs, selectable := sel.Requirements()
+	if !selectable {
+		return nothing
+	}
+	for _, k := range keys {
+		if v, ok := pod[k]; ok {
+			r, err := labels.NewRequirement(k, "in", []string{v})
+			if err != nil {
+				return nothing
+			}
+			reqs = append(slices.Clone(reqs), *r)
+		}
+	}
+	return canonical(reqs)
+}
+
+// canonical sorts requirements and drops repetitions, which the API server may have merged in already.
+func canonical(reqs labels.Requirements) selector {
+	texts := make([]string, len(reqs))
+	for i := range reqs {
+		r := &reqs[i]
+		values := r.Values().List()
+		op := string(r.Operator())
+		switch {
+		case op == "=" || op == "==":
+			op = "in"
+		case op == "!=":
+			op = "notin"
+		}
+		w := make([]byte, 0, 256)
+		w = identity.Text(w, r.Key())
+		w = identity.Text(w, op)
+		w = identity.Texts(w, values)
+		texts[i] = string(w)
+	}
+	order := make([]int, len(reqs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(texts[a], texts[b]) })
+	out := labels.NewSelector()
+	var parts []string
+	var kept labels.Requirements
+	for _, i := range order {
+		if len(parts) > 0 && parts[len(parts)-1] == texts[i] {
+			continue
+		}
+		parts, kept = append(parts, texts[i]), append(kept, reqs[i])
+	}
+	s := selector{text: identity.Of(parts...), sel: out.Add(kept...), whole: len(kept) == 1}
+	for i := range kept {
+		if strings.HasPrefix(parts[i], identity.Of(kept[i].Key(), "in")) && (s.key == "" || kept[i].Values().Len() < len(s.values)) {
+			s.key, s.values = kept[i].Key(), kept[i].Values().List()
+		}
+	}
+	return s
+}
+
+// excluding narrows a selector to pods whose values for keys differ from the pod's own.
+func excluding(s selector, keys []string, pod map[string]string) selector {
+	reqs, selectable := s.sel.Requirements()
+	if !selectable || s.text == nothing.text {
+		return s
+	}
+	reqs = slices.Clone(reqs)
+	for _, k := range keys {
+		if v, ok := pod[k]; ok {
+			if r, err := labels.NewRequirement(k, "notin", []string{v}); err == nil {
+				reqs = append(reqs, *r)
+			}
+		}
+	}
+	return canonical(reqs)
+}
+
+// both selects what two selectors select.
+func both(a, b selector) selector {
+	reqs, selectable := a.sel.Requirements()
+	more, too := b.sel.Requirements()
+	if !selectable || !too {
+		return nothing
+	}
+	return canonical(slices.Concat(reqs, more))
+}
+
+func (s *selector) matches(pod map[string]string) bool {
+	if s.key != "" {
+		v, ok := pod[s.key]
+		if !ok || !slices.Contains(s.values, v) {
+			return false
+		}
+		if s.whole {
+			return true
+		}
+	}
+	return s.sel.Matches(labels.Set(pod))
+}
+
+// A spreadTerm is one topology spread constraint of a class.
+type spreadTerm struct {
+	key         string
+	skew        int32
+	minDomains  int32
+	selector    *metav1.LabelSelector
+	fixed       *selector // in place of selector, for default constraints
+	labelKeys   []string
+	honorTaints bool
+	honorNodes  bool
+	soft        bool // of default constraints
+	known       *selector
+}
+
+// selectorFor returns the selector that a pod with these labels means. It is worked out once where they do not matter.
+func (t *spreadTerm) selectorFor(pod map[string]string) selector {
+	if len(t.labelKeys) > 0 {
+		return selectorOf(t.selector, t.labelKeys, pod)
+	}
+	if t.known == nil {
+		s := selectorOf(t.selector, nil, nil)
+		t.known = &s
+	}
+	return *t.known
+}
+
+// A podTerm is one term of pod affinity or anti-affinity.
+type podTerm struct {
+	key        string
+	selector   *metav1.LabelSelector
+	namespaces []string // sorted
+	every      bool     // all namespaces
+	among      *selector
+	labelKeys  []string
+	mismatch   []string
+	known      *selector
+}
+
+// selectorFor returns the selector that a pod with these labels means.
+func (t *podTerm) selectorFor(pod map[string]string) selector {
+	if len(t.labelKeys)+len(t.mismatch) > 0 {
+		return excluding(selectorOf(t.selector, t.labelKeys, pod), t.mismatch, pod)
+	}
+	if t.known == nil {
+		s := selectorOf(t.selector, nil, nil)
+		t.known = &s
+	}
+	return *t.known
+}
+
+func (m *Memory) readSpread(i *podInfo, spec *corev1.PodSpec) {
+	for k := range spec.TopologySpreadConstraints {
+		c := &spec.TopologySpreadConstraints[k]
+		t := m.spreadTermOf(c)
+		switch {
+		case c.WhenUnsatisfiable != corev1.ScheduleAnyway:
+			i.hard = append(i.hard, t)
+		case len(i.soft) < mostPreferences:
+			i.soft = append(i.soft, t)
+		}
+	}
+}
+
+func (m *Memory) spreadTermOf(c *corev1.TopologySpreadConstraint) spreadTerm {
+	t := spreadTerm{key: m.known.Normalize(c.TopologyKey), skew: max(c.MaxSkew, 1), selector: c.LabelSelector,
+		labelKeys: c.MatchLabelKeys, honorNodes: true}
+	if c.MinDomains != nil {
+		t.minDomains = *c.MinDomains
+	}
+	if c.NodeTaintsPolicy != nil {
+		t.honorTaints = *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
+	}
+	if c.NodeAffinityPolicy != nil {
+		t.honorNodes = *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
+	}
+	return t
+}
+
+func (m *Memory) readPodAffinity(i *podInfo, namespace string, a *corev1.Affinity) {
+	if a == nil {
+		return
+	}
+	terms := func(list []corev1.PodAffinityTerm) []podTerm {
+		var out []podTerm
+		for k := range list[:min(len(list), mostTerms)] {
+			out = append(out, m.podTermOf(&list[k], namespace))
+		}
+		return out
+	}
+	weighted := func(list []corev1.WeightedPodAffinityTerm) []podTerm {
+		list = slices.Clone(list)
+		slices.SortStableFunc(list, func(a, b corev1.WeightedPodAffinityTerm) int { return int(b.Weight) - int(a.Weight) })
+		var out []podTerm
+		for k := range list[:min(len(list), mostPreferences)] {
+			out = append(out, m.podTermOf(&list[k].PodAffinityTerm, namespace))
+		}
+		return out
+	}
+	if p := a.PodAffinity; p != nil {
+		i.near = terms(p.RequiredDuringSchedulingIgnoredDuringExecution)
+		i.nearSoft = weighted(p.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if p := a.PodAntiAffinity; p != nil {
+		i.apart = terms(p.RequiredDuringSchedulingIgnoredDuringExecution)
+		i.ownLabels = slices.ContainsFunc(i.apart, func(t podTerm) bool { return len(t.labelKeys)+len(t.mismatch) > 0 })
+		i.apartSoft = weighted(p.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+}
+
+func (m *Memory) podTermOf(t *corev1.PodAffinityTerm, namespace string) podTerm {
+	out := podTerm{key: m.known.Normalize(t.TopologyKey), selector: t.LabelSelector, labelKeys: t.MatchLabelKeys,
+		mismatch: t.MismatchLabelKeys}
+	out.namespaces = slices.Clone(t.Namespaces)
+	if t.NamespaceSelector != nil {
+		s := selectorOf(t.NamespaceSelector, nil, nil)
+		out.every = s.sel.Empty() && s.text != nothing.text
+		if !out.every {
+			out.among = &s
+		}
+	} else if len(t.Namespaces) == 0 {
+		out.namespaces = []string{namespace}
+	}
+	slices.Sort(out.namespaces)
+	out.namespaces = slices.Compact(out.namespaces)
+	return out
+}

@@ -1,0 +1,104 @@
+package disrupt
+
+import (
+	"maps"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/kit/ztime"
+)
+
+// Some drift comes back: a machine differs from its class from the second of its launch, because something changes
+// its security groups, its tags or its image, and so does the machine that replaces it. Replacing goes on for ever
+// then. So the newest machine of a class is looked at. If it has drifted soon after its launch, nodes of that class
+// that drifted for the same reason are replaced one at a time, after pauses that double. A newer machine that has
+// not drifted ends that, and so does a change of the class after which the newest has not.
+
+const (
+	atBirth     = 5 * time.Minute  // drift within this time of a launch counts as drift from birth
+	judgedAfter = 30 * time.Second // a machine that has not drifted this long after its launch has been looked at
+	firstPause  = 5 * time.Minute
+	lastPause   = 6 * time.Hour
+)
+
+// recurrence names drift that may come back.
+type recurrence struct{ class, reason string }
+
+// A pause says when one more node is replaced to see whether drift still comes back.
+type pause struct {
+	until time.Time
+	wait  time.Duration
+}
+
+// recurringOf returns the drift with which the newest machine of each class was born, by class. judged is when a newer machine will have
+// been looked at, zero if there is none.
+func recurringOf(s *survey) (out map[string]string, judged time.Time) {
+	type newest struct {
+		created metav1.Time
+		reason  string
+	}
+	of := map[string]newest{}
+	for _, c := range s.rows {
+		claim := c.Node.Claim
+		launched := condition.Get(claim, v1.ConditionTypeLaunched)
+		if claim.Spec.NodeClassRef == nil || launched == nil || launched.Status != metav1.ConditionTrue || claim.DeletionTimestamp != nil {
+			continue
+		}
+		if at := launched.LastTransitionTime.Add(judgedAfter); c.Drifted == nil && at.After(s.w.Now) {
+			judged = ztime.Sooner(judged, at)
+			continue
+		}
+		class := claim.Spec.NodeClassRef.Name
+		if known, ok := of[class]; ok && !known.created.Before(&claim.CreationTimestamp) {
+			continue
+		}
+		n := newest{created: claim.CreationTimestamp}
+		if c.Drifted != nil && c.Drifted.LastTransitionTime.Sub(launched.LastTransitionTime.Time) < atBirth {
+			n.reason = c.Drifted.Reason
+		}
+		of[class] = n
+	}
+	out = map[string]string{}
+	for class, n := range of {
+		if n.reason != "" {
+			out[class] = n.reason
+		}
+	}
+	return out, judged
+}
+
+// curable leaves out nodes whose drift would come back, but for one of each such drift whose pause is over. It says why the others stay.
+func curable(p *pass, drifted []*Candidate) (out []*Candidate) {
+	recurring, judged := recurringOf(p.survey)
+	paused := maps.Clone(p.memory.recurring)
+	maps.DeleteFunc(paused, func(r recurrence, _ pause) bool { return recurring[r.class] != r.reason })
+	if paused == nil {
+		paused = map[recurrence]pause{}
+	}
+	for _, c := range drifted {
+		class := ""
+		if ref := c.Node.Claim.Spec.NodeClassRef; ref != nil {
+			class = ref.Name
+		}
+		key := recurrence{class, c.Drifted.Reason}
+		if class == "" || recurring[class] != key.reason {
+			out = append(out, c)
+			continue
+		}
+		state := paused[key]
+		if state.until.After(p.survey.w.Now) {
+			p.search.hold(v1.DisruptionReasonDrifted, c, Refusal{Code: DriftReturns, Name: key.reason, Value: class, Until: state.until})
+			p.out.by(ztime.Sooner(state.until, judged))
+			continue
+		}
+		state.wait = min(lastPause, max(firstPause, 2*state.wait))
+		state.until = p.survey.w.Now.Add(state.wait)
+		paused[key] = state
+		out = append(out, c)
+	}
+	p.memory.recurring = paused
+	return out
+}

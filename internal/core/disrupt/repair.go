@@ -1,0 +1,108 @@
+package disrupt
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/core/movable"
+)
+
+// Repair replaces broken nodes: nodes with a fault that has lasted for longer than the provider's policies tolerate. It differs from drift
+// in what may keep a node: neither the node's own do-not-disrupt nor that it was never initialised does; pods do unless a grace period
+// bounds the drain; the annotation do-not-repair does; and so does a pool of which more than a fifth is broken, because then it is hardly
+// the machines. Every pod of it that comes back must have another place, also a pod that could not be evicted now.
+
+// due reports whether the node has a fault for which it may be repaired now.
+func (c *Candidate) due(s *survey) bool { return c.Fault != nil && !c.Fault.Due.After(s.w.Now) }
+
+// broken lists the nodes that may be repaired now, the worst first, and says why the others that are due stay.
+func (s *survey) broken() (out []*Candidate, stay []Refusal) {
+	for _, c := range s.rows {
+		if s.busy(c) || !c.due(s) {
+			continue
+		}
+		if why := s.keepsBroken(c); why.Code != "" {
+			why.Reason = v1.DisruptionReasonUnhealthy
+			stay = append(stay, why.of(c))
+			continue
+		}
+		out = append(out, c.forRepair())
+	}
+	slices.SortFunc(out, func(a, b *Candidate) int {
+		return cmp.Or(cmp.Compare(b.Fault.Score, a.Fault.Score), cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Name(), b.Name()))
+	})
+	return out, stay
+}
+
+// keepsBroken says what keeps a node that is due from being repaired, apart from budgets; its code is "" if nothing does.
+func (s *survey) keepsBroken(c *Candidate) Refusal {
+	if b := c.Block; b != nil && b.Code != NodeProtected && b.Code != ClaimProtected && b.Code != NotInitialized && b.Code != Awaited {
+		return *b
+	}
+	if c.Pool == nil { // a node that was never initialised is blocked for that before its pool is looked at
+		return Refusal{Code: NoPool}
+	}
+	if lifecycle.RepairForbidden(c.Node.Node, c.Node.Claim) != "" {
+		return Refusal{Code: RepairForbidden, Name: v1.DoNotRepairAnnotationKey}
+	}
+	if sum := s.pools[c.Pool.Name]; lifecycle.TooManyAil(sum.faulty, sum.nodes) {
+		return Refusal{Code: TooManyBroken, Name: c.Pool.Name, Have: float64(sum.faulty), Need: float64(sum.nodes)}
+	}
+	if c.Held != nil && c.Fault.Grace == nil {
+		return *c.Held
+	}
+	return Refusal{}
+}
+
+// forRepair returns the candidate with every pod of it that comes back.
+func (c *Candidate) forRepair() *Candidate {
+	out := *c
+	out.Pods = nil
+	for _, p := range c.Node.Pods {
+		if movable.Reschedulable(p) {
+			out.Pods = append(out.Pods, p)
+		}
+	}
+	return &out
+}
+
+// repairs proposes to replace broken nodes as budgets allow. Nodes that were never initialised count in no budget, so none holds them.
+func (s *search) repairs(broken []*Candidate) []*Step {
+	of := replacing{method: Repair, reason: v1.DisruptionReasonUnhealthy, closed: map[string]bool{}}
+	var counted, others []*Candidate
+	for _, c := range broken {
+		of.closed[c.Name()] = true
+		switch {
+		case c.Static():
+		case c.Node.Initialized():
+			counted = append(counted, c)
+		default:
+			others = append(others, c)
+		}
+	}
+	steps := s.replace(of, counted)
+	for _, c := range others {
+		answer := s.whatIf.insist([]*Candidate{c}, engine.Question{Gone: goneBy(steps), Closed: union(s.survey.closed, of.closed)})
+		for i := range answer.parts {
+			steps = append(steps, of.step(&answer.parts[i]))
+		}
+		for c, stuck := range answer.refused {
+			s.hold(of.reason, c, noPlace(stuck))
+		}
+	}
+	return append(steps, s.replaceStatic(of, broken)...)
+}
+
+// goneBy names the nodes that steps remove.
+func goneBy(steps []*Step) map[string]bool {
+	gone := map[string]bool{}
+	for _, step := range steps {
+		for _, c := range step.Remove {
+			gone[c.Name()] = true
+		}
+	}
+	return gone
+}

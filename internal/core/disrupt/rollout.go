@@ -1,0 +1,34 @@
+package disrupt
+
+import (
+	"slices"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/rollout"
+)
+
+// allowed leaves out drifted nodes of pools of which RolloutPolicies let none go now, and says why they stay.
+func (p *pass) allowed(drifted []*Candidate) []*Candidate {
+	return slices.DeleteFunc(drifted, func(c *Candidate) bool {
+		why, held := p.survey.rollout(c, v1.DisruptionReasonDrifted)
+		if held {
+			p.search.hold(v1.DisruptionReasonDrifted, c, why)
+			p.out.by(why.Until)
+		}
+		return held
+	})
+}
+
+// rollout says why a RolloutPolicy lets a node not go now for a reason. held is false if it does, or if there is no policy for its pool.
+func (s *survey) rollout(c *Candidate, reason v1.DisruptionReason) (why Refusal, held bool) {
+	a, bound := s.w.Rollouts[c.Pool.Name]
+	switch {
+	case !bound:
+		return Refusal{}, false
+	case reason == v1.DisruptionReasonDrifted && a.More <= 0:
+		return Refusal{Code: Rollout, Reason: reason, Name: a.Policy, Value: string(a.State), Until: a.Until, Detail: a.Detail}, true
+	case reason == v1.DisruptionReasonUnderutilized && a.Still:
+		return Refusal{Code: Rollout, Reason: reason, Name: a.Policy, Value: string(rollout.Rolling)}, true
+	}
+	return Refusal{}, false
+}

@@ -1,0 +1,246 @@
+package forecast
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// Slot is how long the pods are counted together that come.
+	Slot = 5 * time.Minute
+	// slots is how many of them a day has.
+	slots = int(24 * time.Hour / Slot)
+	// mostDays is how many days are remembered: four weeks, and today.
+	mostDays = 29
+	// mostClasses is how many classes of pods one History has: those of which most came.
+	mostClasses = 32
+	// mostSlots is how many times of a day are remembered of one class: those at which most came.
+	mostSlots = 96
+	// mostTemplate is how many bytes the template of a class may have as JSON. Larger ones are not learned.
+	mostTemplate = 4 << 10
+	// halfLife is after how many days a day counts half.
+	halfLife = 10.0
+)
+
+// A History is which pods came to one NodePool or CapacityBuffer. Only days are remembered on which the controller looked.
+type History struct {
+	Days    []*Day   `json:"days,omitempty"` // the oldest first
+	Classes []*Class `json:"classes,omitempty"`
+	Balance Balance  `json:"balance"`
+	Score   Score    `json:"score"`
+}
+
+// A Day has the times at which the controller looked, a bit for each slot.
+type Day struct {
+	Date int    `json:"date"` // days since 1970-01-01
+	Seen []byte `json:"seen"`
+}
+
+// A Class is pods of one template.
+type Class struct {
+	Workload Workload                `json:"workload"`
+	Template *corev1.PodTemplateSpec `json:"template"` // as far as it decides where they can run
+	Came     map[int]counts          `json:"came"`     // by date
+
+	model  model // by which it is expected
+	judged int   // the date for which the model was chosen
+}
+
+// counts are how many pods came in each slot of a day in which any came, by slot.
+type counts []count
+
+// A count has the minutes of the slot, from 0 to 4, in which the first and the last pod came.
+type count struct {
+	slot, pods  uint16
+	first, last uint8
+}
+
+// dateOf returns the day and the slot of a time in its time zone.
+func dateOf(at time.Time) (date, slot int) {
+	y, m, d := at.Date()
+	return int(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / 86400), (at.Hour()*60 + at.Minute()) / int(Slot.Minutes())
+}
+
+func (d *Day) seen(slot int) bool { return d.Seen[slot/8]&(1<<(slot%8)) != 0 }
+
+// at returns how many pods came in a slot.
+func (c counts) at(slot int) int { return int(c.of(slot).pods) }
+
+func (c counts) of(slot int) count {
+	if i, ok := c.find(slot); ok {
+		return c[i]
+	}
+	return count{}
+}
+
+func (c counts) find(slot int) (int, bool) {
+	return slices.BinarySearchFunc(c, slot, func(a count, slot int) int { return int(a.slot) - slot })
+}
+
+// See notes that the controller looks at this time. On a new day what is too old is forgotten; it returns true then.
+func (h *History) See(now time.Time) (newDay bool) {
+	date, slot := dateOf(now)
+	if len(h.Days) == 0 || h.Days[len(h.Days)-1].Date < date {
+		h.Days = append(h.Days, &Day{Date: date, Seen: make([]byte, (slots+7)/8)})
+		h.Days = slices.DeleteFunc(h.Days, func(d *Day) bool { return d.Date <= date-mostDays })
+		h.forget()
+		h.Score.fade(math.Exp2(-1 / balanceHalfLife))
+		newDay = true
+	}
+	today := h.Days[len(h.Days)-1]
+	today.Seen[slot/8] |= 1 << (slot % 8)
+	return newDay
+}
+
+// forget drops what came before the oldest day, and classes of which nothing is left.
+func (h *History) forget() {
+	oldest := h.Days[0].Date
+	for _, c := range h.Classes {
+		for date := range c.Came {
+			if date < oldest {
+				delete(c.Came, date)
+			}
+		}
+	}
+	h.Classes = slices.DeleteFunc(h.Classes, func(c *Class) bool { return len(c.Came) == 0 })
+}
+
+// Add counts pods of a workload that came. Of several templates the newest is remembered.
+func (h *History) Add(at time.Time, w Workload, template *corev1.PodTemplateSpec, pods int) {
+	date, slot := dateOf(at)
+	if text, err := json.Marshal(template); err != nil || len(text) > mostTemplate {
+		return
+	}
+	c := h.class(w)
+	if c == nil {
+		if c = h.admit(w, date, pods); c == nil {
+			return
+		}
+	}
+	c.Template = template
+	c.add(date, slot, uint8(at.Minute()%int(Slot.Minutes())), pods)
+}
+
+func (h *History) class(w Workload) *Class {
+	for _, c := range h.Classes {
+		if c.Workload == w {
+			return c
+		}
+	}
+	return nil
+}
+
+// admit makes a class, in place of the smallest where there are as many as there may be; nil if all others are larger.
+func (h *History) admit(w Workload, date, pods int) *Class {
+	c := &Class{Workload: w, Came: map[int]counts{}}
+	if len(h.Classes) < mostClasses {
+		h.Classes = append(h.Classes, c)
+		return c
+	}
+	least := 0
+	for i := range h.Classes {
+		if h.Classes[i].weight(date) < h.Classes[least].weight(date) {
+			least = i
+		}
+	}
+	if h.Classes[least].weight(date) > float64(pods) {
+		return nil
+	}
+	h.Classes[least] = c
+	return c
+}
+
+// weight is how many pods came, of which older ones count less.
+func (c *Class) weight(date int) (sum float64) {
+	for day, came := range c.Came {
+		for _, n := range came {
+			sum += float64(n.pods) * decayed(date-day)
+		}
+	}
+	return sum
+}
+
+// decayed is the weight of a day that many days ago: half after each halfLife.
+func decayed(days int) float64 { return math.Exp2(-float64(days) / halfLife) }
+
+func (c *Class) add(date, slot int, minute uint8, pods int) {
+	list := c.Came[date]
+	i, ok := list.find(slot)
+	if !ok {
+		list = slices.Insert(list, i, count{slot: uint16(slot), first: minute, last: minute}) //nolint:gosec // a slot of the day
+	}
+	list[i].first, list[i].last = min(list[i].first, minute), max(list[i].last, minute)
+	list[i].pods = uint16(min(int(list[i].pods)+pods, math.MaxUint16)) //nolint:gosec // it is within the type
+	if len(list) > mostSlots {
+		least := 0
+		for i := range list {
+			if list[i].pods < list[least].pods {
+				least = i
+			}
+		}
+		list = slices.Delete(list, least, least+1)
+	}
+	c.Came[date] = list
+}
+
+// MarshalJSON writes two numbers for each slot, as base64 of binary uvarints: gap<<6 | first<<3 | last, where gap is how many slots
+// later it is than the one before, and the pods.
+func (c counts) MarshalJSON() ([]byte, error) {
+	var out []byte
+	last := uint16(0)
+	for _, n := range c {
+		out = binary.AppendUvarint(out, uint64(n.slot-last)<<6|uint64(n.first)<<3|uint64(n.last))
+		out = binary.AppendUvarint(out, uint64(n.pods))
+		last = n.slot
+	}
+	return json.Marshal(base64.RawStdEncoding.EncodeToString(out))
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (c *counts) UnmarshalJSON(text []byte) error {
+	var packed string
+	if err := json.Unmarshal(text, &packed); err != nil {
+		return err
+	}
+	in, err := base64.RawStdEncoding.DecodeString(packed)
+	if err != nil {
+		return err
+	}
+	slot := uint64(0)
+	for *c = nil; len(in) > 0; {
+		later, n := binary.Uvarint(in)
+		pods, m := binary.Uvarint(in[max(n, 0):])
+		slot += later >> 6
+		if n <= 0 || m <= 0 || later>>6 > uint64(slots) || slot >= uint64(slots) || pods > math.MaxUint16 {
+			return errors.New("counts of pods are malformed")
+		}
+		in = in[n+m:]
+		*c = append(*c, count{uint16(slot), uint16(pods), uint8(later >> 3 & 7), uint8(later & 7)})
+	}
+	return nil
+}
+
+// Shorten forgets the oldest day.
+func (h *History) Shorten() {
+	if len(h.Days) > 0 {
+		h.Days = h.Days[1:]
+	}
+	if len(h.Days) == 0 {
+		h.Classes = nil
+		return
+	}
+	h.forget()
+}
+
+// Valid reports whether a History that was read can be used.
+func (h *History) Valid() bool {
+	return h != nil && !slices.ContainsFunc(h.Days, func(d *Day) bool { return d == nil || len(d.Seen) != (slots+7)/8 }) &&
+		!slices.ContainsFunc(h.Classes, func(c *Class) bool { return c == nil || c.Template == nil || c.Came == nil })
+}

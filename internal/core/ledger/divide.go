@@ -1,0 +1,39 @@
+package ledger
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+)
+
+// divide splits a total in proportion to weights by largest remainder; of equal remainders the first counts more. The parts add up to
+// the total. Neither total nor weights are negative; where all weights are 0 so are the parts.
+func divide(total int64, weights []int64) []int64 {
+	parts, rest := make([]int64, len(weights)), make([]uint64, len(weights))
+	var whole uint64
+	for _, w := range weights {
+		whole += uint64(w)
+	}
+	if whole == 0 {
+		return parts
+	}
+	left := total
+	for i, w := range weights {
+		hi, lo := bits.Mul64(uint64(total), uint64(w))
+		quotient, remainder := bits.Div64(hi, lo, whole)
+		parts[i], rest[i] = int64(quotient), remainder
+		left -= parts[i]
+	}
+	if left == 0 {
+		return parts
+	}
+	order := make([]int, len(weights))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
+	for _, i := range order[:left] {
+		parts[i]++
+	}
+	return parts
+}

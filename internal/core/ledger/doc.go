@@ -1,0 +1,37 @@
+// Package ledger divides what machines cost among the pods that ran on them, so that the parts add up to what was paid.
+//
+// # Amounts
+//
+// A Book holds integers by clock hour (UTC), machine and account: money in nano-dollars an hour times seconds, and parts in millionths of
+// the machine times seconds. When it is read, the money of a machine in an hour becomes its bill in nano-dollars, rounded once, and
+// the bill is divided among the accounts in proportion to their parts, by largest remainder. So for every hour
+//
+//	Σ parts of a machine = its bill       each part ≥ 0
+//	Σ bills of machines  = the bill
+//	list − bill          = what spot and reserved capacity saved
+//
+// hold exactly, and every table that adds parts up, by whatever key, has the same sum.
+//
+// # How a machine is divided
+//
+// A piece is a time during which the pods of a machine do not change. It is divided in proportion to weights: CPU, memory and accelerators
+// at fixed reference prices (weigh.go). Parts do not depend on what the machine costs, so a book does not grow when prices change.
+//
+//	system    capacity that the machine keeps from pods
+//	pods      requests, for each workload; pods of DaemonSets and static pods apart
+//	idle      the rest, as starting, ready or draining
+//
+// Where requests exceed what the machine has for pods, nothing is idle and all parts shrink alike. A pod counts from its binding to
+// the look at which it is gone or has ended; a machine from its launch to the look at which its claim is gone.
+//
+// # Prices
+//
+// The price of an on-demand machine is that of the beginning of each clock hour, the price of a spot machine that of the beginning of each
+// hour of its own life. They are noted once and not changed later.
+//
+// # Gaps
+//
+// A Meter that resumes charges the time for which no process looked from the known launch and the noted price of each machine.
+// Machines that went meanwhile are charged as a gap, for at most the time between two writes of the book: their claims cannot go
+// while no controller runs. Seconds that were charged so are counted as estimated.
+package ledger

@@ -1,0 +1,405 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
+)
+
+const (
+	// WriteEvery is how often a book is written. Machines that went while no process looked are charged for at most so long.
+	WriteEvery = 5 * time.Minute
+	// LookEvery is how often a cluster is looked at, at least. What is charged for a longer time at once is estimated.
+	LookEvery = 10 * time.Second
+	// spotFirst is how long a spot machine may wait for a price that is not the on-demand price.
+	spotFirst = 10 * 60
+	// mostWorkloads is how many workloads of a namespace have accounts in a book; the rest shares one.
+	mostWorkloads = 500
+)
+
+// A Quote is what a machine costs in an hour, and would cost on demand.
+type Quote struct{ Paid, List cloud.NanoUSD }
+
+func quote(paid, list int64) Quote { return Quote{cloud.NanoUSD(paid), cloud.NanoUSD(list)} }
+
+// Prices returns the price of a machine with some labels of a pool now, and whether that is known.
+type Prices func(pool string, labels map[string]string) (Quote, bool)
+
+// Payer returns the workload of a pod, and its labels as an account has them.
+type Payer func(p *cluster.Pod) (workload, labels string)
+
+// A Meter charges the machines of Karpenter to a book, look by look. It is for one goroutine.
+type Meter struct {
+	book     *Book
+	payer    Payer
+	last     *cluster.Snapshot
+	until    int64 // the second up to which everything with a known price is charged; 0 before the first look
+	running  map[string]*metered
+	resumed  map[string]Tab // of a book that was kept, until the first look
+	asks     map[*podclass.Class]size
+	workload map[string]map[string]bool // with an account, by namespace
+}
+
+// A Tab is how far a machine is charged and at what price it goes on.
+type Tab struct {
+	Machine     Machine
+	From        int64
+	Quote       Quote
+	Priced      bool
+	QuotedUntil int64
+	Launched    int64
+}
+
+// A metered is a machine that runs.
+type metered struct {
+	Tab
+	row                 *cluster.Node
+	at                  int32 // in the book
+	capacity, allocated size
+	pods                []share
+	ready, leaving      int64 // when it became ready, and began to go; far away if not yet
+	uncertain           bool  // no process looked since From
+}
+
+// parts is how many parts a machine has.
+const parts = 1_000_000
+
+// never is later than any second.
+const never = 1 << 60
+
+// A share is what a pod asks for on its machine from some second on.
+type share struct {
+	uid     types.UID
+	account Account
+	from    int64
+	asks    size
+}
+
+// NewMeter returns a meter that charges to a new book, which begins with the first look: what machines cost before is left out.
+func NewMeter(payer Payer, now int64) *Meter {
+	return &Meter{book: newBook(now), payer: payer, running: map[string]*metered{}, asks: map[*podclass.Class]size{},
+		workload: map[string]map[string]bool{}}
+}
+
+// Resume returns a meter that goes on where the writer of a file stopped.
+func Resume(payer Payer, f *File) (*Meter, error) {
+	b, err := f.Book()
+	if err != nil {
+		return nil, err
+	}
+	m := NewMeter(payer, f.Until)
+	m.book, m.until, m.resumed = b, f.Until, map[string]Tab{}
+	for _, t := range f.Tabs {
+		m.resumed[t.Machine.ProviderID] = t
+	}
+	return m, nil
+}
+
+// Until returns the second up to which everything with a known price is charged, 0 before the first look.
+func (m *Meter) Until() int64 { return m.until }
+
+// Began returns the first second of the first hour of the book.
+func (m *Meter) Began() int64 { return m.book.First() }
+
+// Look charges what happened since the last look. The first look after a resumption charges the gap.
+func (m *Meter) Look(snap *cluster.Snapshot, now int64, prices Prices) {
+	now = max(now, m.until)
+	if len(m.asks) > 10_000 { // classes come and go
+		m.asks = map[*podclass.Class]size{}
+	}
+	if now/hour > m.until/hour {
+		m.workload = map[string]map[string]bool{}
+	}
+	touched := map[string]bool{}
+	for was, is := range snap.NodeChanges(m.last) {
+		touched[idOf(was)], touched[idOf(is)] = true, true
+	}
+	delete(touched, "")
+	for _, id := range slices.Sorted(maps.Keys(touched)) {
+		x, row := m.running[id], snap.NodeByProviderID(id)
+		if idOf(row) == "" {
+			row = nil
+		}
+		switch {
+		case x == nil && row != nil:
+			m.begin(row, now, prices)
+		case x != nil && row == nil:
+			m.charge(x, nil, now, prices, m.book.add)
+			delete(m.running, id)
+		case x != nil:
+			m.charge(x, row, now, prices, m.book.add)
+			m.see(x, row)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.resumed)) {
+		if tab := m.resumed[id]; m.running[id] == nil {
+			m.gap(&tab, min(now, m.until+int64(WriteEvery/time.Second)))
+		}
+	}
+	m.resumed = nil
+	for _, id := range slices.Sorted(maps.Keys(m.running)) {
+		x := m.running[id]
+		if x.From < now && (!x.Priced || x.QuotedUntil <= now || now/hour > x.From/hour) {
+			m.charge(x, x.row, now, prices, m.book.add)
+		}
+		x.quote(prices, now) // of now, not of when it is charged next
+		x.uncertain = false
+	}
+	m.last, m.until = snap, now
+	m.book.closeBefore(now)
+}
+
+// idOf returns the key of a row, "" where it is no machine of Karpenter, or none yet.
+func idOf(row *cluster.Node) string {
+	if row == nil || row.Claim == nil {
+		return ""
+	}
+	return row.Claim.Status.ProviderID
+}
+
+// begin notes a machine that is new to the meter. It is charged from its launch on, or from where the book begins.
+func (m *Meter) begin(row *cluster.Node, now int64, prices Prices) {
+	x := &metered{Tab: m.resumed[idOf(row)]}
+	x.Launched = row.Claim.CreationTimestamp.Unix()
+	if c := meta.FindStatusCondition(row.Claim.Status.Conditions, v1.ConditionTypeLaunched); c != nil && c.Status == metav1.ConditionTrue {
+		x.Launched = c.LastTransitionTime.Unix()
+	}
+	switch {
+	case x.From > 0: // resumed
+	case m.last == nil && m.until == 0:
+		x.From = now
+	case m.last == nil:
+		x.From = max(x.Launched, m.until)
+	default:
+		x.From = x.Launched
+	}
+	x.From = min(x.From, now)
+	x.uncertain = m.last == nil && m.until > 0 && now-m.until > 3*int64(LookEvery/time.Second)
+	m.see(x, row)
+	m.running[idOf(row)] = x
+	m.charge(x, row, now, prices, m.book.add)
+}
+
+// see takes a newer row of a machine.
+func (m *Meter) see(x *metered, row *cluster.Node) {
+	labels := row.Labels()
+	x.row, x.capacity, x.allocated = row, sizeOf(row.Capacity()), sizeOf(row.Allocatable())
+	x.Machine = Machine{ProviderID: idOf(row), Node: row.Name, Pool: row.Pool(), Type: labels[corev1.LabelInstanceTypeStable],
+		Zone: labels[corev1.LabelTopologyZone], Region: labels[corev1.LabelTopologyRegion], CapacityType: labels[v1.CapacityTypeLabelKey]}
+	x.at = m.book.machine(x.Machine)
+	x.ready, x.leaving = never, never
+	if since, ok := row.InitializedSince(); ok {
+		x.ready = since.Unix()
+	}
+	if d := row.Claim.DeletionTimestamp; d != nil {
+		x.leaving = d.Unix()
+	}
+	x.pods = m.shares(row)
+}
+
+func (m *Meter) shares(row *cluster.Node) []share {
+	out := make([]share, 0, len(row.Pods))
+	for _, p := range row.Pods {
+		asks, known := m.asks[p.Class]
+		if !known {
+			asks = sizeOf(podclass.Requests(p.Class.Spec))
+			m.asks[p.Class] = asks
+		}
+		s := share{uid: p.UID, account: Account{Kind: Requested, Namespace: p.Namespace}, asks: asks}
+		if p.DaemonSet || p.Mirror {
+			s.account.Kind = DaemonSet
+		}
+		s.account.Workload, s.account.Labels = m.payer(p)
+		if known := m.workload[p.Namespace]; known == nil {
+			m.workload[p.Namespace] = map[string]bool{s.account.Workload: true}
+		} else if len(known) < mostWorkloads {
+			known[s.account.Workload] = true
+		} else if !known[s.account.Workload] {
+			s.account.Workload = "(other)"
+		}
+		if !p.Scheduled.IsZero() {
+			s.from = p.Scheduled.Unix()
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// both returns the pods of the row that the meter has seen, and those that came with the next one.
+func (m *Meter) both(x *metered, next *cluster.Node, to int64) []share {
+	if next == nil || next == x.row {
+		return x.pods
+	}
+	had := make(map[types.UID]bool, len(x.pods))
+	for i := range x.pods {
+		had[x.pods[i].uid] = true
+	}
+	out := x.pods[:len(x.pods):len(x.pods)]
+	for _, s := range m.shares(next) {
+		if !had[s.uid] {
+			if s.from == 0 {
+				s.from = to
+			}
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// A sink takes an amount of an account of a machine, at a second.
+type sink func(at int64, machine int32, a Account, amount int64)
+
+// charge charges a machine up to a second. next is its row then, nil if it is gone. Without a known price nothing is charged yet.
+func (m *Meter) charge(x *metered, next *cluster.Node, to int64, prices Prices, into sink) {
+	if x.From >= to {
+		return
+	}
+	pods, ready, leaving := m.both(x, next, to), x.ready, x.leaving
+	if next != nil {
+		if since, ok := next.InitializedSince(); ok {
+			ready = min(ready, since.Unix())
+		}
+		if d := next.Claim.DeletionTimestamp; d != nil {
+			leaving = min(leaving, d.Unix())
+		}
+	}
+	for x.From < to {
+		if !x.quote(prices, to) {
+			return
+		}
+		end := min(to, x.QuotedUntil, (x.From/hour+1)*hour)
+		for _, at := range []int64{ready, leaving} {
+			if at > x.From {
+				end = min(end, at)
+			}
+		}
+		for i := range pods {
+			if pods[i].from > x.From {
+				end = min(end, pods[i].from)
+			}
+		}
+		idle := Ready
+		switch {
+		case leaving <= x.From:
+			idle = Draining
+		case ready > x.From:
+			idle = Starting
+		}
+		x.piece(pods, idle, end, into)
+		x.From = end
+	}
+}
+
+// quote notes the price of the machine where that is due. It reports whether a price is known.
+func (x *metered) quote(prices Prices, now int64) bool {
+	if x.Priced && x.From < x.QuotedUntil {
+		return true
+	}
+	spot := x.Machine.CapacityType == v1.CapacityTypeSpot
+	q, known := prices(x.Machine.Pool, x.row.Labels())
+	if spot && !x.Priced && q.Paid == q.List && now-x.Launched < spotFirst {
+		known = false // providers take the on-demand price until they know that of spot
+	}
+	if known {
+		x.Quote, x.Priced = q, true
+	}
+	if !x.Priced {
+		return false
+	}
+	begin := int64(0) // of the hours by which the machine is billed
+	if spot {
+		begin = x.Launched
+	}
+	x.QuotedUntil = begin + ((x.From-begin)/hour+1)*hour
+	return true
+}
+
+// piece divides what a machine costs up to a second, during which nothing changes.
+func (x *metered) piece(pods []share, idle Kind, end int64, into sink) {
+	one := x.capacity.accelerator(x.Quote.List)
+	accounts := []Account{{Kind: System}, {Kind: idle}}
+	whole, room := x.capacity.weight(one), x.allocated.weight(one)
+	weights := []int64{max(0, whole-room), 0}
+	for i := range pods {
+		if p := &pods[i]; p.from <= x.From {
+			w := p.asks.weight(one)
+			accounts, weights, room = append(accounts, p.account), append(weights, w), room-w
+		}
+	}
+	weights[1] = max(0, room)
+	if !slices.ContainsFunc(weights, func(w int64) bool { return w > 0 }) {
+		weights[1] = 1 // a machine of unknown size is idle as a whole
+	}
+	length := end - x.From
+	for i, part := range divide(parts, weights) {
+		into(x.From, x.at, accounts[i], part*length)
+	}
+	x.money(x.From, x.at, length, x.uncertain, into)
+}
+
+// money charges what the machine costs from a second on, for some seconds.
+func (t *Tab) money(at int64, machine int32, length int64, uncertain bool, into sink) {
+	into(at, machine, Account{Kind: paid}, int64(t.Quote.Paid)*length)
+	into(at, machine, Account{Kind: list}, int64(t.Quote.List)*length)
+	into(at, machine, Account{Kind: seconds}, length)
+	if uncertain {
+		into(at, machine, Account{Kind: estimated}, length)
+	}
+}
+
+// gap charges a machine that went while no process looked.
+func (m *Meter) gap(t *Tab, to int64) {
+	if !t.Priced || t.From >= to {
+		return
+	}
+	at := m.book.machine(t.Machine)
+	for t.From < to {
+		end := min(to, (t.From/hour+1)*hour)
+		m.book.add(t.From, at, Account{Kind: Gap}, parts*(end-t.From))
+		t.money(t.From, at, end-t.From, true, m.book.add)
+		t.From = end
+	}
+}
+
+// Peek returns the book with everything charged up to the last look, and how far each machine is charged in it. The meter stays as it
+// was, so that what it charges does not depend on how often the book is read.
+func (m *Meter) Peek() (*Book, []Tab) {
+	b := m.book.withOpen()
+	var tabs []Tab
+	for _, id := range slices.Sorted(maps.Keys(m.running)) {
+		x := *m.running[id]
+		m.charge(&x, x.row, m.until, func(string, map[string]string) (Quote, bool) { return Quote{}, false }, b.add)
+		tabs = append(tabs, x.Tab)
+	}
+	return b, tabs
+}
+
+// Turn begins a new book with the hours that are open. The last one has been written.
+func (m *Meter) Turn() {
+	m.book = m.book.next()
+	for _, x := range m.running {
+		x.at = m.book.machine(x.Machine)
+	}
+}
+
+// Coarsen joins the workloads of each namespace from the open hours on until the next book, the second time all namespaces. All sums stay.
+func (m *Meter) Coarsen() { m.book.coarsen() }
+
+// Missed notes what a cause, such as a PodDisruptionBudget, costs the fleet from one second to another. It is in no sum.
+func (m *Meter) Missed(cause string, perHour cloud.NanoUSD, from, to int64) {
+	for from < to {
+		end := min(to, (from/hour+1)*hour)
+		m.book.add(from, 0, Account{Kind: missed, Workload: cause}, int64(perHour)*(end-from))
+		from = end
+	}
+}

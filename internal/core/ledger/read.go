@@ -1,0 +1,163 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+
+	"karpenter.sh/karpenter/cloud"
+)
+
+// A Part is what one account pays of the bill of a machine.
+type Part struct {
+	Account *Account
+	Cost    cloud.NanoUSD
+}
+
+// A Bill is what a machine cost in one clock hour. Parts add up to Paid; they are sorted by account.
+type Bill struct {
+	Hour               int64 // its first second, from 1970
+	Machine            *Machine
+	Paid, List         cloud.NanoUSD
+	Seconds, Estimated int64
+	Parts              []Part
+}
+
+// A Loss is what a cause cost the fleet in one clock hour.
+type Loss struct {
+	Hour  int64
+	Cause string
+	Cost  cloud.NanoUSD
+}
+
+// nano returns an amount in nano-dollars, rounded half up.
+func nano(amount int64) int64 { return (amount + hour/2) / hour }
+
+// Bills yields the bill of each machine and hour from one second to another, both at whole hours. Machines come in the order in which they
+// were first charged, and hours ascend. Parts must not be kept.
+func (b *Book) Bills(from, to int64, yield func(*Bill)) {
+	b.each(from, to, func(machine int32, h int32, cells []cell, amounts []int64) {
+		if machine != 0 {
+			yield(b.bill(machine, h, cells, amounts))
+		}
+	})
+}
+
+// Losses returns what causes cost the fleet, hour by hour.
+func (b *Book) Losses(from, to int64) []Loss {
+	var out []Loss
+	b.each(from, to, func(_, h int32, cells []cell, amounts []int64) {
+		for i, c := range cells {
+			if a := &b.accounts[c.account]; a.Kind == missed {
+				out = append(out, Loss{int64(h) * hour, a.Workload, cloud.NanoUSD(nano(amounts[i]))})
+			}
+		}
+	})
+	return out
+}
+
+func (b *Book) bill(machine, h int32, cells []cell, amounts []int64) *Bill {
+	out := &Bill{Hour: int64(h) * hour, Machine: &b.machines[machine]}
+	weights := make([]int64, 0, len(cells))
+	for i, c := range cells {
+		switch a := &b.accounts[c.account]; {
+		case a.Kind.shares():
+			weights, out.Parts = append(weights, amounts[i]), append(out.Parts, Part{Account: a})
+		case a.Kind == paid:
+			out.Paid = cloud.NanoUSD(nano(amounts[i]))
+		case a.Kind == list:
+			out.List = cloud.NanoUSD(nano(amounts[i]))
+		case a.Kind == seconds:
+			out.Seconds = amounts[i]
+		case a.Kind == estimated:
+			out.Estimated = amounts[i]
+		}
+	}
+	for i, part := range divide(int64(out.Paid), weights) {
+		out.Parts[i].Cost = cloud.NanoUSD(part)
+	}
+	return out
+}
+
+// runs returns the amounts of every cell, those of open hours as runs of one hour.
+func (b *Book) runs() map[cell][]run {
+	out := maps.Clone(b.closed)
+	for _, h := range slices.Sorted(maps.Keys(b.open)) {
+		for c, amount := range b.open[h] {
+			out[c] = append(out[c][:len(out[c]):len(out[c])], run{h, 1, amount})
+		}
+	}
+	return out
+}
+
+// each yields the cells of each machine and hour, sorted by account.
+func (b *Book) each(from, to int64, yield func(machine, h int32, cells []cell, amounts []int64)) {
+	all := b.runs()
+	cells := slices.SortedFunc(maps.Keys(all), func(c, d cell) int {
+		if c.machine != d.machine {
+			return c.compare(d)
+		}
+		return b.accounts[c.account].compare(&b.accounts[d.account])
+	})
+	for len(cells) > 0 {
+		n := slices.IndexFunc(cells, func(c cell) bool { return c.machine != cells[0].machine })
+		if n < 0 {
+			n = len(cells)
+		}
+		first, last := int32(1<<31-1), int32(0)
+		for _, c := range cells[:n] {
+			runs := all[c]
+			end := runs[len(runs)-1]
+			first, last = min(first, runs[0].from), max(last, end.from+end.hours)
+		}
+		for h := max(first, int32(from/hour)); h < min(last, int32(to/hour)); h++ {
+			var now []cell
+			var amounts []int64
+			for _, c := range cells[:n] {
+				runs := all[c]
+				for len(runs) > 0 && runs[0].from+runs[0].hours <= h {
+					runs = runs[1:]
+				}
+				if all[c] = runs; len(runs) > 0 && runs[0].from <= h {
+					now, amounts = append(now, c), append(amounts, runs[0].amount)
+				}
+			}
+			if len(now) > 0 {
+				yield(cells[0].machine, h, now, amounts)
+			}
+		}
+		cells = cells[n:]
+	}
+}
+
+// Split divides money among parts in proportion to what they cost, exactly. Where they cost nothing it returns nothings.
+func Split(money cloud.NanoUSD, parts []Part) []cloud.NanoUSD {
+	weights := make([]int64, len(parts))
+	for i := range parts {
+		weights[i] = int64(parts[i].Cost)
+	}
+	out := make([]cloud.NanoUSD, len(parts))
+	for i, m := range divide(int64(money), weights) {
+		out[i] = cloud.NanoUSD(m)
+	}
+	return out
+}
+
+// Spread puts what is idle, kept by the system and asked for by DaemonSets onto the workloads of the machine, by what they cost. A machine
+// without workloads stays as it was.
+func (b *Bill) Spread() {
+	own, rest := []Part{}, cloud.NanoUSD(0)
+	for _, p := range b.Parts {
+		if p.Account.Kind == Requested && p.Cost > 0 {
+			own = append(own, p)
+		} else {
+			rest += p.Cost
+		}
+	}
+	if len(own) == 0 {
+		return
+	}
+	for i, more := range Split(rest, own) {
+		own[i].Cost += more
+	}
+	b.Parts = own
+}

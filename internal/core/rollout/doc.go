@@ -1,0 +1,33 @@
+// Package rollout decides how drifted nodes of a NodePool with a RolloutPolicy are replaced: in steps of new machines, each watched for a
+// while, and not any further when the new machines do harm.
+//
+// A rollout of a pool begins when a node of it drifts, and when pool or class get a new spec or image meanwhile it begins anew. New
+// machines are the claims of the pool that were created since and have not drifted, whatever they were created for. A step has been taken
+// when there are so many of them, and has passed when all of them were ready, its bake time is over and the gates let it. Where no node is
+// left to be replaced, the rollout is over. All of that is read from the cluster; the status of the policy has the times and the number of
+// steps that have passed. So another leader goes on where the last one stopped.
+//
+// # Blame
+//
+// A machine counts as failed by the rule of package breaker: it did not get ready in time, or was ready and has not been for 45 seconds. A
+// pod on a new machine counts as failing if
+//
+//   - it has restarted at least twice, and more than twice as often as any pod of its template elsewhere or before it moved; or
+//   - it is late, and has been seen not ready for 45 seconds. A pod is late after readyWithin, or after twice the time that the fastest
+//     pod of its template took, if that is more and less than an hour.
+//
+// A template is an owner and a revision, so a new release is another template. A failing pod is blamed on the machines only by comparison:
+//
+//   - Where pods of the template are on other machines and have been decided about, the same share of the pods on new machines is
+//     expected to fail. What is more than that counts. Elsewhere a pod does well when it has been ready for readyWithin, and ill when it is
+//     late.
+//   - Where there are none, as many failures count as pods moved that had been ready for readyWithin.
+//   - Where there are neither, nothing is known about the template: its pods count neither way.
+//
+// So a release that fails everywhere is not blamed on machines, and a release that fails on new machines alone is. A gate trips when more
+// than one in ten of what was judged failed, so one machine or pod is enough among the first nine.
+//
+// Errors of the rule. In error stops: a workload whose pods all moved in the same minutes while what they depend on failed; a pod that
+// takes longer to start than readyWithin and of which no other one is known. Not seen: a template all of whose pods moved before a new
+// leader began to look; a release whose pods run on new machines only; a fault that shows later than the bake times.
+package rollout

@@ -1,0 +1,225 @@
+package rollout
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/breaker"
+	"karpenter.sh/karpenter/internal/core/movable"
+)
+
+const (
+	leastRestarts = 2                // with fewer a pod does not fail
+	moreOften     = 2                // so many times the restarts of its like are more than before
+	startupFactor = 2                // a pod is late after so many times what its like took
+	mostStartup   = 30 * time.Minute // a longer start is taken for a pod that was not ready for a while in the midst of its life
+	oneIn         = 10               // of what is judged may fail
+	examples      = 3
+)
+
+// A Judge counts how the new machines of one pool and the pods on them do. Its zero value has seen nothing. It remembers which machines
+// failed, how pods did before they moved, and since when pods have been seen not ready.
+type Judge struct {
+	machines breaker.Memory
+	unready  map[types.UID]time.Time // when a late pod was first seen not ready
+}
+
+// Limits say which machines of a pool are judged, and how long they and pods may take to get ready.
+type Limits struct {
+	Pool  string
+	Since time.Time // machines that were created before are not judged
+	Ready time.Duration
+}
+
+// A Verdict counts what was judged. Of its pods, those on new machines were.
+type Verdict struct {
+	breaker.Evidence
+	Waits bool // something is neither ready nor late
+	// Failing are the templates of pods that count as failed, each by one of its pods.
+	Failing []*cluster.Pod
+}
+
+// A Gate is one of those that look at the cluster.
+type Gate string
+
+// The gates. A query trips as PromQL/NAME.
+const (
+	NodesReady           Gate = "nodesReady"
+	MovedPodsReady       Gate = "movedPodsReady"
+	DeploymentsAvailable Gate = "deploymentsAvailable"
+	Webhook              Gate = "webhook"
+)
+
+// Trips reports whether a gate trips by a verdict.
+func (v *Verdict) Trips(g Gate) bool {
+	switch g {
+	case NodesReady:
+		return v.BadMachines*oneIn > v.Machines
+	case MovedPodsReady:
+		return v.BadPods*oneIn > v.Pods
+	}
+	return false
+}
+
+// Look judges the machines of a pool.
+func (j *Judge) Look(snap *cluster.Snapshot, l Limits, now time.Time) Verdict {
+	isNew := func(n *cluster.Node) bool {
+		return n.Claim != nil && n.Claim.Labels[v1.NodePoolLabelKey] == l.Pool && !n.Claim.CreationTimestamp.Time.Before(l.Since) &&
+			!drifts(n.Claim)
+	}
+	j.machines.Look(snap, breaker.Limits{Since: l.Since, Ready: l.Ready, Judges: isNew, Proven: l.Ready}, now)
+	v := Verdict{Evidence: j.machines.Evidence()}
+	v.Pods, v.BadPods, v.Examples = 0, 0, slices.Clip(v.Examples[:v.MachineExamples])
+	like := map[breaker.Template]*alike{}
+	for n := range snap.Nodes() {
+		if !isNew(n) || n.Deleting() {
+			continue
+		}
+		v.Waits = v.Waits || !condition.IsTrue(n.Claim, v1.ConditionTypeInitialized)
+		for _, p := range n.Pods {
+			if counts(p) {
+				t := breaker.TemplateOf(p)
+				if like[t] == nil {
+					like[t] = &alike{}
+				}
+				like[t].fresh = append(like[t].fresh, p)
+			}
+		}
+	}
+	j.compare(snap, like, isNew, l.Ready, now)
+	j.weigh(like, l.Ready, now, &v)
+	return v
+}
+
+// counts reports whether a pod says something about its machine.
+func counts(p *cluster.Pod) bool {
+	return p.Owner != nil && !p.DaemonSet && !p.Mirror && !p.Terminal() && !movable.Terminating(p)
+}
+
+// alike are the pods of one template.
+type alike struct {
+	fresh     []*cluster.Pod // on new machines
+	well, ill int            // elsewhere
+	record    breaker.Record // of all but those on new machines
+	moved     int
+}
+
+// compare adds to each template how its pods do elsewhere and did before they moved.
+func (j *Judge) compare(snap *cluster.Snapshot, like map[breaker.Template]*alike, isNew func(*cluster.Node) bool, ready time.Duration,
+	now time.Time) {
+	for t, r := range j.machines.Moved() {
+		if a := like[t]; a != nil {
+			a.moved, a.record = r.Pods, r
+		}
+	}
+	if len(like) == 0 {
+		return
+	}
+	for n := range snap.Nodes() {
+		if isNew(n) {
+			continue
+		}
+		for _, p := range n.Pods {
+			if !counts(p) {
+				continue
+			}
+			a := like[breaker.TemplateOf(p)]
+			if a == nil {
+				continue
+			}
+			switch {
+			case p.Ready && now.Sub(p.ReadySince) >= ready:
+				a.well++
+			case !p.Ready && now.Sub(boundAt(p)) >= ready:
+				a.ill++
+			}
+			a.record = a.record.With(breaker.RecordOf(p, now))
+		}
+	}
+}
+
+// boundAt returns when a pod came to its machine.
+func boundAt(p *cluster.Pod) time.Time {
+	if p.Scheduled.IsZero() {
+		return p.Created
+	}
+	return p.Scheduled
+}
+
+// weigh adds the pods on new machines to a verdict.
+func (j *Judge) weigh(like map[breaker.Template]*alike, ready time.Duration, now time.Time, v *Verdict) {
+	unready := map[types.UID]time.Time{}
+	var names []string
+	for _, a := range like {
+		if a.well+a.ill+a.moved == 0 {
+			continue // nothing is known to compare with
+		}
+		decided, bad := 0, []*cluster.Pod(nil)
+		for _, p := range a.fresh {
+			switch j.judge(p, a.record, ready, now, unready) {
+			case doesWell:
+				decided++
+			case fails:
+				decided++
+				bad = append(bad, p)
+			default:
+				v.Waits = true
+			}
+		}
+		blamed := min(len(bad), a.moved)
+		if elsewhere := a.well + a.ill; elsewhere > 0 {
+			blamed = max(0, len(bad)-int(math.Ceil(float64(decided)*float64(a.ill)/float64(elsewhere))))
+		}
+		v.Pods += decided
+		v.BadPods += blamed
+		for _, p := range bad[:blamed] {
+			names = append(names, p.Namespace+"/"+p.Name)
+		}
+		if blamed > 0 {
+			v.Failing = append(v.Failing, bad[0])
+		}
+	}
+	j.unready = unready
+	slices.Sort(names)
+	v.Examples = append(v.Examples, names[:min(len(names), examples)]...)
+}
+
+// How a pod on a new machine does.
+type doing int
+
+const (
+	undecided doing = iota
+	doesWell
+	fails
+)
+
+// judge returns how a pod does, given how its like did. In unready it notes late pods that are not ready.
+func (j *Judge) judge(p *cluster.Pod, like breaker.Record, ready time.Duration, now time.Time, unready map[types.UID]time.Time) doing {
+	late := ready
+	if like.Startup <= mostStartup {
+		late = max(late, startupFactor*like.Startup)
+	}
+	switch {
+	case p.Restarts >= leastRestarts && breaker.RecordOf(p, now).Restarts > moreOften*like.Restarts:
+		return fails
+	case p.Ready:
+		return doesWell
+	case now.Sub(boundAt(p)) < late:
+		return undecided
+	}
+	since, known := j.unready[p.UID]
+	if !known {
+		since = now
+	}
+	unready[p.UID] = since
+	if now.Sub(since) < breaker.UnreadyAfter {
+		return undecided
+	}
+	return fails
+}

@@ -1,0 +1,68 @@
+package rollout
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+)
+
+// A Look is what was seen of a pool.
+type Look struct {
+	Pool     string
+	Revision string
+	Fleet    *Fleet
+	Resumed  bool // it was stopped by a gate and is not paused any more
+	Trips    bool // a gate of its policy trips
+	Waits    bool // a new machine, or a pod on one, is neither ready nor late, or a gate has not answered
+}
+
+// Next returns the entry of a pool after a look at it. was is the entry before, nil if there was none.
+func (p *Policy) Next(was *v1alpha1.RolloutPool, at *Look, now time.Time) v1alpha1.RolloutPool {
+	stamp := func() *metav1.Time { return &metav1.Time{Time: now.UTC().Truncate(time.Second)} }
+	fresh := v1alpha1.RolloutPool{Name: at.Pool, Revision: at.Revision}
+	if was == nil || was.Revision != at.Revision {
+		if at.Fleet.Drifted > 0 {
+			fresh.Since = stamp()
+		}
+		return fresh
+	}
+	next := *was
+	switch {
+	case was.Tripped != nil && at.Resumed:
+		next.Tripped, next.Evidence, next.JudgedSince = nil, "", stamp()
+	case was.Tripped != nil:
+	case at.Trips:
+		next.Tripped = stamp()
+	case was.Since == nil && at.Fleet.Drifted > 0, was.Since != nil && at.Fleet.Stale > 0:
+		fresh.Since = stamp()
+		return fresh
+	case was.Since != nil:
+		p.advance(&next, at, stamp())
+	}
+	return next
+}
+
+// advance takes a rollout to its next stage, if the present one is over.
+func (p *Policy) advance(e *v1alpha1.RolloutPool, at *Look, now *metav1.Time) {
+	steps := len(p.Object.Spec.Steps)
+	inSteps := int(e.Step) < steps
+	taken := at.Fleet.Drifted == 0 || inSteps && len(at.Fleet.Fresh) >= p.target(int(e.Step), at.Fleet.Nodes)
+	switch {
+	case !taken || at.Fleet.Leaving > 0 || at.Waits:
+	case e.BakingSince == nil:
+		e.BakingSince = now
+		if p.bake(int(e.Step)) > 0 {
+			return
+		}
+		fallthrough
+	case !now.Time.Before(e.BakingSince.Add(p.bake(int(e.Step)))):
+		e.BakingSince = nil
+		if at.Fleet.Drifted == 0 {
+			*e = v1alpha1.RolloutPool{Name: e.Name, Revision: e.Revision}
+			return
+		}
+		e.Step++
+	}
+}

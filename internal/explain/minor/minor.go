@@ -1,0 +1,43 @@
+// Package minor says which features of Karpenter a minor of Kubernetes is too old for. They are off then, whatever the settings say.
+package minor
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// A Feature is what needs something of Kubernetes that older minors do not have.
+type Feature struct {
+	name  string
+	since uint // 1.since
+}
+
+// Hints are to kube-scheduler, which takes status.nominatedNodeName from others since 1.35.
+func Hints() Feature { return Feature{"hints to kube-scheduler", 35} }
+
+// Devices are planned for by resource.k8s.io/v1, which is served since 1.34.
+func Devices() Feature { return Feature{"devices by resource claims", 34} }
+
+// Parse reads a version such as v1.36.3, 1.36 or v1.36.3-eks-1234.
+func Parse(text string) (*version.Version, error) {
+	v, err := version.ParseGeneric(text)
+	if err != nil {
+		return nil, fmt.Errorf("read the server's version: %w", err)
+	}
+	return v, nil
+}
+
+// In reports whether a cluster of this version has what the feature needs.
+func (f Feature) In(v *version.Version) bool { return v.AtLeast(version.MajorMinor(1, f.since)) }
+
+// Off tells which of the features are off in a cluster of this version, and what each needs.
+func Off(v *version.Version, features ...Feature) []string {
+	var off []string
+	for _, f := range features {
+		if !f.In(v) {
+			off = append(off, fmt.Sprintf("%s (from 1.%d on)", f.name, f.since))
+		}
+	}
+	return off
+}

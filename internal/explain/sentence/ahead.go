@@ -1,0 +1,93 @@
+package sentence
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/forecast"
+)
+
+// Announced names an announcement: what announces pods, as kind and name, and for when.
+type Announced struct {
+	Source, Namespace string
+	Due               time.Time      // zero for at once
+	Learned           forecast.Basis // zero for what is known
+}
+
+// OpenedAhead says what a machine was opened for, with the number of pods of each announcement; "" if none of it was announced. The
+// name of a CapacityBuffer has no space; without a schedule it announces nothing.
+func OpenedAhead(pods map[Announced]int, now time.Time) string {
+	var parts []string
+	for a, n := range pods {
+		if !strings.Contains(a.Source, " ") {
+			if a.Due.IsZero() {
+				continue
+			}
+			a.Source = "CapacityBuffer " + a.Source
+		}
+		if a.Learned != (forecast.Basis{}) {
+			_, name, _ := strings.Cut(a.Source, " ")
+			name, _, _ = strings.Cut(name, " ")
+			now = now.In(a.Due.Location())
+			parts = append(parts, fmt.Sprintf("%s of %s/%s at %s, learned from %s", Count(n, "pod"), a.Namespace, name,
+				a.Due.Format("15:04 MST"), LearnedFrom(a.Learned)))
+			continue
+		}
+		part := fmt.Sprintf("%s in %s", a.Source, a.Namespace)
+		if !a.Due.IsZero() {
+			now = now.In(a.Due.Location())
+			part += " at " + a.Due.Format("15:04 MST")
+		}
+		parts = append(parts, part+", "+Count(n, "pod"))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	slices.Sort(parts)
+	return fmt.Sprintf("opened at %s for %s", now.Format("15:04"), strings.Join(parts, "; "))
+}
+
+// AnnouncedInVain says that no machines are opened ahead of time for an object any more, because its pods did not come so many times in
+// a row, and where its owner can look.
+func AnnouncedInVain(kind string, times int) string {
+	maker := "its Jobs"
+	if kind != "CronJob" {
+		maker = "the ReplicaSets that it scales"
+	}
+	return fmt.Sprintf("%s in a row most pods that this %s announced did not come; no machines are opened ahead of time for "+
+		"it until its pods come again. Look at the events of %s for what keeps the pods away, such as a quota. "+
+		"Pods that come get machines as always", Count(times, "time"), kind, maker)
+}
+
+// LearnedFrom says what an expectation rests on, such as "9 of the last 10 weekdays".
+func LearnedFrom(b forecast.Basis) string {
+	days := b.Days + "s"
+	switch b.Days {
+	case "all":
+		days = "days"
+	case "weekend":
+		days = "weekend days"
+	}
+	return fmt.Sprintf("%d of the last %d %s", b.Came, b.Of, days)
+}
+
+// LearningOff says that no room is kept for what was learned, and until when.
+func LearningOff(unused, saved float64, until time.Time) string {
+	return fmt.Sprintf("room that was kept ahead of time cost $%.2f while it was not used, and pods that came in time would have waited "+
+		"for $%.2f of room: nothing is kept until %s, or until the annotation %s is removed and set again", unused, saved,
+		until.Format("2 January 15:04 MST"), v1.LearnAnnotationKey)
+}
+
+// BadLearn says what to write instead of a value of the annotation to learn.
+func BadLearn(value string) string {
+	return fmt.Sprintf("nothing is learned: the annotation %s is %q; use \"true\", or remove it", v1.LearnAnnotationKey, value)
+}
+
+// BadZone says that a time zone is unknown.
+func BadZone(value string) string {
+	return fmt.Sprintf("nothing is learned: there is no time zone %q as in the annotation %s; use one such as Europe/Berlin", value,
+		v1.ScheduleTimeZoneAnnotationKey)
+}

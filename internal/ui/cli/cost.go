@@ -1,0 +1,421 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/ledger"
+	"karpenter.sh/karpenter/internal/core/savings"
+	"karpenter.sh/karpenter/internal/history/costs"
+)
+
+const costHelp = `usage: karpenter cost [--by namespace|workload|nodepool|node|capacity-type|label=KEY] [--window 7d] [--spread]
+                      [-o table|json|focus] [--account ID] [-n NAMESPACE] [--ledger NAME] [--kubeconfig FILE | -f FILE]
+
+Says who costs what. The controller notes it hour by hour where settings.ledger is true, in ConfigMaps that this command reads. The
+rows add up to what the machines of Karpenter cost, to the billionth of a dollar. Prices are those of the catalogue, spot by its price
+of the hour; Savings Plans and Reserved Instances are not applied.
+
+Exit code: 0 there are costs to show, 1 there are none in the window, 2 the input is wrong or the ledger cannot be read.
+
+`
+
+// costWays are what costs are added up by, beside labels.
+var costWays = []string{"namespace", "workload", "nodepool", "node", "capacity-type"}
+
+type costFlags struct {
+	by, output, account            string
+	namespace, ledger, kube, files string
+	label                          string // of pods
+	window                         time.Duration
+	spread                         bool
+}
+
+func parseCost(env Env, args []string) (costFlags, error) {
+	f := costFlags{}
+	fs := flag.NewFlagSet("cost", flag.ContinueOnError)
+	fs.SetOutput(env.Err)
+	fs.Usage = func() { fmt.Fprint(env.Err, costHelp); fs.PrintDefaults() }
+	window := ""
+	fs.StringVar(&f.by, "by", "namespace", strings.Join(costWays, ", ")+", or label=KEY for a label of settings.ledgerLabels")
+	fs.StringVar(&window, "window", "7d", "how far back, such as 7d or 12h, in whole hours")
+	fs.BoolVar(&f.spread, "spread", false, "put what is idle, of the system and of DaemonSets on the workloads of the same machine")
+	fs.StringVar(&f.output, "o", "table", "table, json or focus (CSV in the columns of FOCUS 1.2)")
+	fs.StringVar(&f.account, "account", "", "the BillingAccountId for -o focus")
+	fs.StringVar(&f.namespace, "n", "", "namespace of the controller; where its lease is, if empty")
+	fs.StringVar(&f.namespace, "namespace", "", "the same as -n")
+	fs.StringVar(&f.ledger, "ledger", "karpenter-ledger", "name of the ConfigMaps, without their number")
+	fs.StringVar(&f.kube, "kubeconfig", "", "cluster of the controller; that of $KUBECONFIG or ~/.kube/config if empty")
+	fs.StringVar(&f.files, "f", "", "file with the ConfigMaps, as kubectl get configmaps -o yaml writes them, instead of a cluster")
+	words, err := parseMixed(fs, args)
+	if err != nil {
+		return f, err
+	}
+	way, key, labelled := strings.Cut(f.by, "=")
+	f.label = key
+	switch {
+	case len(words) > 0:
+		return f, fmt.Errorf("%s: the command takes flags only", words[0])
+	case labelled && (way != "label" || key == ""), !labelled && !slices.Contains(costWays, f.by):
+		return f, fmt.Errorf("--by %s: use %s or label=KEY", f.by, strings.Join(costWays, ", "))
+	case !slices.Contains([]string{"table", "json", "focus"}, f.output):
+		return f, fmt.Errorf("-o %s: use table, json or focus", f.output)
+	case f.output == "focus" && f.account == "":
+		return f, errors.New("-o focus: give --account, the id of the account that is billed; FOCUS allows no row without one")
+	}
+	f.window, err = parseDays(window)
+	return f, err
+}
+
+// parseDays reads a duration of whole hours, in which d stands for days.
+func parseDays(text string) (time.Duration, error) {
+	days, isDays := strings.CutSuffix(text, "d")
+	d, err := time.ParseDuration(text)
+	if n, wrong := strconv.Atoi(days); isDays && wrong == nil {
+		d, err = time.Duration(n)*24*time.Hour, nil
+	}
+	if err != nil || d < time.Hour || d%time.Hour != 0 || d > 366*24*time.Hour {
+		return 0, fmt.Errorf("--window %s: give whole hours or days, such as 12h or 7d", text)
+	}
+	return d, nil
+}
+
+// configMaps reads those of the ledger.
+func (f *costFlags) configMaps(ctx context.Context, env Env) ([]corev1.ConfigMap, error) {
+	if f.files != "" {
+		text, name, err := readFile(env.In, f.files)
+		if err != nil {
+			return nil, err
+		}
+		var list corev1.ConfigMapList
+		if err := yaml.Unmarshal(text, &list); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return list.Items, nil
+	}
+	c, err := clusterClient(f.kube)
+	if err != nil {
+		return nil, err
+	}
+	if f.namespace == "" {
+		var leases coordinationv1.LeaseList
+		if err := c.List(ctx, &leases, client.MatchingFields{"metadata.name": lease}); err != nil {
+			return nil, fmt.Errorf("look for the namespace of the controller: %w; give -n NAMESPACE", err)
+		}
+		if len(leases.Items) == 0 {
+			return nil, fmt.Errorf("there is no lease %s in the cluster; give -n NAMESPACE", lease)
+		}
+		f.namespace = leases.Items[0].Namespace
+	}
+	out := make([]corev1.ConfigMap, costs.Slots)
+	for n := range out {
+		at := client.ObjectKey{Namespace: f.namespace, Name: costs.Name(f.ledger, n)}
+		if err := c.Get(ctx, at, &out[n]); err != nil {
+			return nil, fmt.Errorf("read the ledger: %w; the controller keeps one where settings.ledger is true", err)
+		}
+	}
+	return out, nil
+}
+
+// runCost prints who costs what.
+func runCost(ctx context.Context, env Env, args []string) (int, error) {
+	f, err := parseCost(env, args)
+	if err != nil {
+		return exitBadInput, err
+	}
+	maps, err := f.configMaps(ctx, env)
+	if err != nil {
+		return exitBadInput, err
+	}
+	books, until, torn := costs.Books(maps)
+	for _, err := range torn {
+		fmt.Fprintf(env.Err, "hours are missing: %v\n", err)
+	}
+	r := newCostReport(&f, books, until)
+	if len(books) == 0 {
+		fmt.Fprintln(env.Err, "the ledger is empty: the controller writes it every five minutes")
+		return exitNothing, nil
+	}
+	switch f.output {
+	case "focus":
+		err = r.focus(env.Out)
+	case "json":
+		r.read()
+		err = r.json(env.Out)
+	default:
+		r.read()
+		err = r.table(env.Out)
+	}
+	switch {
+	case err != nil:
+		return exitBadInput, err
+	case r.bills == 0:
+		fmt.Fprintln(env.Err, "no machine of Karpenter ran in this time")
+		return exitNothing, nil
+	}
+	return exitFine, nil
+}
+
+// A costRow is what one key costs, by kind.
+type costRow struct {
+	key   string
+	kinds map[ledger.Kind]cloud.NanoUSD
+	total cloud.NanoUSD
+}
+
+// A costReport is the costs of a window.
+type costReport struct {
+	*costFlags
+	books       []*ledger.Book
+	from, until int64
+	rows        map[string]*costRow
+	paid, list  cloud.NanoUSD
+	seconds     int64 // of machines
+	estimated   int64 // of these, that no process saw
+	missed      map[string]cloud.NanoUSD
+	bills       int
+}
+
+func newCostReport(f *costFlags, books []*ledger.Book, until int64) *costReport {
+	from := (until - int64(f.window/time.Second)) / 3600 * 3600
+	if len(books) > 0 {
+		from = max(from, books[0].First())
+	}
+	return &costReport{costFlags: f, books: books, from: from, until: until, rows: map[string]*costRow{},
+		missed: map[string]cloud.NanoUSD{}}
+}
+
+// each yields the bills of the window. The first hour of a book ends the one before it, which has the beginning of that hour.
+func (r *costReport) each(yield func(*ledger.Bill)) {
+	for i, b := range r.books {
+		b.Bills(r.from, r.end(i), func(bill *ledger.Bill) {
+			r.bills++
+			if r.spread {
+				bill.Spread()
+			}
+			yield(bill)
+		})
+	}
+}
+
+// end is the second before which a book counts.
+func (r *costReport) end(i int) int64 {
+	if i+1 < len(r.books) {
+		return r.books[i+1].First()
+	}
+	return r.until + 3599
+}
+
+// read adds everything up.
+func (r *costReport) read() {
+	r.each(func(bill *ledger.Bill) {
+		r.paid, r.list = r.paid+bill.Paid, r.list+bill.List
+		r.seconds, r.estimated = r.seconds+bill.Seconds, r.estimated+bill.Estimated
+		for _, p := range bill.Parts {
+			key := r.key(bill.Machine, p.Account)
+			row := r.rows[key]
+			if row == nil {
+				row = &costRow{key: key, kinds: map[ledger.Kind]cloud.NanoUSD{}}
+				r.rows[key] = row
+			}
+			row.kinds[p.Account.Kind] += p.Cost
+			row.total += p.Cost
+		}
+	})
+	for i, b := range r.books {
+		for _, l := range b.Losses(r.from, r.end(i)) {
+			r.missed[l.Cause] += l.Cost
+		}
+	}
+}
+
+// key is the row that an account belongs to.
+func (r *costReport) key(m *ledger.Machine, a *ledger.Account) string {
+	switch r.by {
+	case "nodepool":
+		return m.Pool
+	case "node":
+		return m.Node
+	case "capacity-type":
+		return m.CapacityType
+	}
+	switch {
+	case a.Kind.Idle():
+		return "(idle)"
+	case a.Kind != ledger.Requested && a.Kind != ledger.DaemonSet:
+		return "(" + string(a.Kind) + ")"
+	case r.by == "namespace":
+		return a.Namespace
+	case r.by == "workload":
+		return a.Workload
+	}
+	return cmp.Or(ledger.Label(a.Labels, r.label), "(without)")
+}
+
+// sorted returns the rows, the dearest first; those in brackets come last.
+func (r *costReport) sorted() []*costRow {
+	return slices.SortedFunc(maps.Values(r.rows), func(a, b *costRow) int {
+		x, y := strings.HasPrefix(a.key, "("), strings.HasPrefix(b.key, "(")
+		if x != y {
+			return map[bool]int{true: 1, false: -1}[x]
+		}
+		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.key, b.key))
+	})
+}
+
+func (row *costRow) idle() cloud.NanoUSD {
+	return row.kinds[ledger.Starting] + row.kinds[ledger.Ready] + row.kinds[ledger.Draining]
+}
+
+// cents writes dollars for people, a dash for nothing.
+func cents(m cloud.NanoUSD) string {
+	if m == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", m.Dollars())
+}
+
+func share(part, whole cloud.NanoUSD) string {
+	if whole == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f%%", 100*float64(part)/float64(whole))
+}
+
+const minutes = "2006-01-02 15:04"
+
+func (r *costReport) table(w io.Writer) error {
+	fmt.Fprintf(w, "%s to %s UTC, %.0f machine-hours, of which %.1f estimated; dollars\n\n", time.Unix(r.from, 0).UTC().Format(minutes),
+		time.Unix(r.until, 0).UTC().Format(minutes), float64(r.seconds)/3600, float64(r.estimated)/3600)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	title, _, _ := strings.Cut(strings.ToUpper(r.by), "=")
+	if title == "LABEL" {
+		title = r.label
+	}
+	fmt.Fprintf(t, "REQUESTED\tDAEMONSETS\tSYSTEM\tIDLE\tGAP\tTOTAL\tPART\t   %s\n", title)
+	sum := costRow{kinds: map[ledger.Kind]cloud.NanoUSD{}}
+	line := func(row *costRow, part, key string) {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t   %s\n", cents(row.kinds[ledger.Requested]), cents(row.kinds[ledger.DaemonSet]),
+			cents(row.kinds[ledger.System]), cents(row.idle()), cents(row.kinds[ledger.Gap]), cents(row.total), part, key)
+	}
+	for _, row := range r.sorted() {
+		line(row, share(row.total, r.paid), row.key)
+		for kind, m := range row.kinds {
+			sum.kinds[kind] += m
+		}
+		sum.total += row.total
+	}
+	line(&sum, "", "(all)")
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nidle    starting %s · ready %s · draining %s\n", cents(sum.kinds[ledger.Starting]), cents(sum.kinds[ledger.Ready]),
+		cents(sum.kinds[ledger.Draining]))
+	fmt.Fprintf(w, "saved   %s by spot and reserved capacity; all on demand: %s\n", cents(r.list-r.paid), cents(r.list))
+	if len(r.missed) > 0 {
+		fmt.Fprintf(w, "missed  %s\n", r.missedText())
+	}
+	return nil
+}
+
+// mostCauses is how many causes of what was missed the table names.
+const mostCauses = 8
+
+// causes returns what kept costs up, the dearest first.
+func (r *costReport) causes() []string {
+	return slices.SortedFunc(maps.Keys(r.missed), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r.missed[b], r.missed[a]), cmp.Compare(a, b))
+	})
+}
+
+func (r *costReport) missedText() string {
+	var parts []string
+	all, rest := cloud.NanoUSD(0), cloud.NanoUSD(0)
+	for i, cause := range r.causes() {
+		all += r.missed[cause]
+		if i < mostCauses {
+			name, by, _ := strings.Cut(cause, " ")
+			parts = append(parts, strings.TrimSpace(causeTexts[savings.Cause(name)]+" "+by)+" "+cents(r.missed[cause]))
+		} else {
+			rest += r.missed[cause]
+		}
+	}
+	if rest > 0 {
+		parts = append(parts, "others "+cents(rest))
+	}
+	return cents(all) + ", of which " + strings.Join(parts, " · ")
+}
+
+// exact writes dollars with nine digits.
+func exact(m cloud.NanoUSD) json.Number {
+	sign := ""
+	if m < 0 {
+		sign, m = "-", -m
+	}
+	return json.Number(fmt.Sprintf("%s%d.%09d", sign, m/1e9, m%1e9))
+}
+
+// costDocument is the JSON. It is stable: fields are added, none changes its meaning. Money is dollars, exactly.
+type costDocument struct {
+	From             time.Time    `json:"from"`
+	Until            time.Time    `json:"until"`
+	By               string       `json:"by"`
+	Rows             []costEntry  `json:"rows"`
+	Paid             json.Number  `json:"paid"`
+	OnDemand         json.Number  `json:"onDemand"`
+	Saved            json.Number  `json:"saved"`
+	Missed           []costMissed `json:"missed"`
+	MachineSeconds   int64        `json:"machineSeconds"`
+	EstimatedSeconds int64        `json:"estimatedSeconds"`
+}
+
+type costEntry struct {
+	Key        string      `json:"key"`
+	Requested  json.Number `json:"requested"`
+	DaemonSets json.Number `json:"daemonSets"`
+	System     json.Number `json:"system"`
+	Starting   json.Number `json:"idleStarting"`
+	Ready      json.Number `json:"idleReady"`
+	Draining   json.Number `json:"idleDraining"`
+	Gap        json.Number `json:"gap"`
+	Total      json.Number `json:"total"`
+}
+
+type costMissed struct {
+	Cause string      `json:"cause"`
+	Cost  json.Number `json:"cost"`
+}
+
+func (r *costReport) json(w io.Writer) error {
+	d := costDocument{From: time.Unix(r.from, 0).UTC(), Until: time.Unix(r.until, 0).UTC(), By: r.by, Rows: []costEntry{},
+		Paid: exact(r.paid), OnDemand: exact(r.list), Saved: exact(r.list - r.paid), Missed: []costMissed{},
+		MachineSeconds: r.seconds, EstimatedSeconds: r.estimated}
+	for _, row := range r.sorted() {
+		k := row.kinds
+		d.Rows = append(d.Rows, costEntry{row.key, exact(k[ledger.Requested]), exact(k[ledger.DaemonSet]), exact(k[ledger.System]),
+			exact(k[ledger.Starting]), exact(k[ledger.Ready]), exact(k[ledger.Draining]), exact(k[ledger.Gap]), exact(row.total)})
+	}
+	for _, cause := range r.causes() {
+		d.Missed = append(d.Missed, costMissed{cause, exact(r.missed[cause])})
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(d)
+}

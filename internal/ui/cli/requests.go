@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
+)
+
+// withoutRequests names the workloads of pods of which a container requests no CPU or no memory.
+func withoutRequests(pods []*cluster.Pod) []string {
+	var out []string
+	for _, p := range pods {
+		if _, assumed := podclass.Assumed(p.Class.Spec); !assumed || p.DaemonSet || p.Spare != nil {
+			continue
+		}
+		name := "Pod/" + p.Namespace + "/" + p.Name
+		if p.Owner != nil {
+			name = p.Owner.Kind + "/" + p.Namespace + "/" + p.Owner.Name
+		}
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// assumption says what such workloads count as, "" if there are none.
+func assumption(workloads []string) string {
+	const most = 5
+	if len(workloads) == 0 {
+		return ""
+	}
+	text := strings.Join(workloads[:min(most, len(workloads))], ", ")
+	if more := len(workloads) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text + ": containers without a CPU or memory request count as 100m and 200Mi when a new node is sized; set requests"
+}
