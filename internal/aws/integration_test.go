@@ -1549,7 +1549,7 @@ func TestCallsOfAWSAreCounted(t *testing.T) {
 }
 
 func TestWhatCanBeBoughtIsToldWhenScraped(t *testing.T) {
-	inWorld(t, awsmodel.Config{}, func(s *Settings) { s.ReservedCapacity = true }, func(t *testing.T, w *world) {
+	inWorld(t, awsmodel.Config{}, func(s *Settings) { s.ReservedCapacity, s.AllOfferings = true, true }, func(t *testing.T, w *world) {
 		registry := prometheus.NewPedanticRegistry()
 		registry.MustRegister(w.provider.Gauges())
 		const prefix = "karpenter_cloudprovider_instance_type_"
@@ -1597,6 +1597,34 @@ func TestWhatCanBeBoughtIsToldWhenScraped(t *testing.T) {
 		synctest.Wait()
 		if told := scrape(t, registry); len(told) > 0 {
 			t.Errorf("%d series are left of a catalogue that no pool has any more", len(told))
+		}
+	})
+}
+
+// By default only the types of the fleet and what is sold out are told: everything would be megabytes at each scrape.
+func TestAScrapeTellsOfTheFleetAndOfWhatIsSoldOut(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(w.provider.Gauges())
+		if told := scrape(t, registry); len(told) > 0 {
+			t.Errorf("without machines there are %d series", len(told))
+		}
+		_, m := w.create(t, newClaim("c"))
+		w.provider.market.stock.Mark(shortage.Pool{CapacityType: "on-demand", InstanceType: "c5.large", Zone: "us-east-1b"})
+		const offering = "karpenter_cloudprovider_instance_type_offering_"
+		told := scrape(t, registry)
+		for series, want := range map[string]float64{
+			offering + "available on-demand " + m.InstanceType + " " + m.Zone: 1,
+			offering + "available on-demand c5.large us-east-1b":              0,
+		} {
+			if got, ok := told[series]; !ok || got != want {
+				t.Errorf("%s = %v, %v; want %v", series, got, ok, want)
+			}
+		}
+		for series := range told {
+			if !strings.Contains(series, m.InstanceType) && !strings.HasSuffix(series, "c5.large us-east-1b") {
+				t.Errorf("there is a series of %s", series)
+			}
 		}
 	})
 }

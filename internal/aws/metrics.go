@@ -23,7 +23,8 @@ type ware struct {
 	hazard    float64 // interruptions an hour
 }
 
-// Gauges tells, whenever it is scraped, what can be bought and what it costs. These are tens of thousands of series, so none is kept.
+// Gauges tells, whenever it is scraped, what the machines of the fleet cost, and what is sold out. With AllOfferings it tells so of everything
+// that can be bought. Those are tens of thousands of series, so none is kept.
 func (p *Provider) Gauges() prometheus.Collector { return catalogGauges{provider: p} }
 
 type catalogGauges struct{ provider *Provider }
@@ -96,6 +97,7 @@ func (k *market) assortment() (map[string]*cloud.InstanceType, map[way]ware) {
 	if !k.classes.pools.Synced() || !k.classes.objects.Synced() {
 		return nil, nil // a scrape does not wait
 	}
+	fleet := k.typesOfFleet()
 	for _, pool := range k.classes.pools.All() {
 		ref := pool.Spec.Template.Spec.NodeClassRef
 		if ref == nil || ref.Group != awsv1.Group {
@@ -107,13 +109,36 @@ func (k *market) assortment() (map[string]*cloud.InstanceType, map[way]ware) {
 		}
 		wanted := need.Of(pool.Spec.Template.Spec.Requirements)
 		for _, it := range c.Types {
-			if wanted.Allow(it.Labels) {
+			switch {
+			case !wanted.Allow(it.Labels):
+			case k.env.settings.AllOfferings || fleet[it.Name]:
 				types[it.Name] = it
 				collect(it, wanted, k.env.settings.ReservedCapacity, wares)
+			default:
+				collectSoldOut(it, wanted, wares)
 			}
 		}
 	}
 	return types, wares
+}
+
+// typesOfFleet are the instance types of the machines that there are.
+func (k *market) typesOfFleet() map[string]bool {
+	out := map[string]bool{}
+	for claim := range k.env.in.Claims.Each() {
+		out[claim.Labels[corev1.LabelInstanceTypeStable]] = true
+	}
+	return out
+}
+
+// collectSoldOut adds the offerings of a type that are wanted and that EC2 has none of. Reservations that are used up are not sold out.
+func collectSoldOut(it *cloud.InstanceType, wanted need.Needs, wares map[way]ware) {
+	for i := range it.Offerings {
+		o := &it.Offerings[i]
+		if !o.Available && !o.NeedsPrice && o.CapacityType() != v1.CapacityTypeReserved && wanted.AllowLabels(o.Labels) {
+			wares[way{it.Name, o.CapacityType(), o.Zone()}] = ware{price: o.Price.Dollars()}
+		}
+	}
 }
 
 // collect adds those of a type's offerings that are wanted. While reservations are managed every type and zone has a series for them.

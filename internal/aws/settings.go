@@ -35,6 +35,7 @@ type Settings struct {
 	ReservedCapacity, NodeOverlay bool
 	SpotTypes                     int
 	InterruptionCost              float64 // likewise
+	AllOfferings                  bool    // metrics tell prices and availability of all that NodePools may buy
 	// V1Beta1 is set while the core supports v1beta1: kubelet configurations that it left in annotations of NodePools are used.
 	V1Beta1 bool
 }
@@ -75,6 +76,9 @@ func (s *Settings) List() []setting.Setting {
 		setting.Duration(&s.AMIRefreshInterval, "ami-refresh-interval", "How often images are asked for."),
 		setting.Duration(&s.SubnetRefreshInterval, "subnet-refresh-interval", "How often subnets are asked for."),
 		setting.Duration(&s.GroupRefreshInterval, "security-group-refresh-interval", "How often security groups are asked for."),
+		setting.Bool(&s.AllOfferings, "all-offering-metrics",
+			"Metrics of prices and availability for all that NodePools may buy, which are megabytes at each scrape; otherwise for the "+
+				"instance types of the fleet and for what is sold out."),
 		setting.Func("aws-feature-gates", celGate+"=false", "Features of the provider to switch on or off.", s.readGates),
 	}
 }

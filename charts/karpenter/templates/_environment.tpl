@@ -88,6 +88,7 @@
   (dict "name" "METRICS_AUTHENTICATION" "value" $s.metricsAuthentication)
   (dict "name" "DISABLE_CLUSTER_STATE_OBSERVABILITY" "value" $s.disableClusterStateObservability)
   (dict "name" "HISTORIC_METRICS" "value" $s.historicMetrics)
+  (dict "name" "ALL_OFFERING_METRICS" "value" $s.allOfferingMetrics)
   (dict "name" "DISABLE_DRY_RUN" "value" $s.disableDryRun)
   (dict "name" "IMPORT_COMMITMENTS" "value" ($s.importCommitments | default nil))
   (dict "name" "FORESIGHT" "value" $s.foresight)
