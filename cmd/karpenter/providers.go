@@ -28,8 +28,8 @@ func awsProvider() provider {
 		settings:    s.List,
 		validate:    s.Validate,
 		open: func(ctx context.Context, core operator.Settings, in operator.CloudInput) (*operator.Cloud, error) {
-			s.ReservedCapacity, s.NodeOverlay, s.SpotTypes = core.Gates.ReservedCapacity, core.Gates.NodeOverlay, core.Scheduling.SpotTypes
-			s.InterruptionCost = core.Scheduling.InterruptionCost
+			s.ReservedCapacity, s.NodeOverlay, s.Spot.Types = core.Gates.ReservedCapacity, core.Gates.NodeOverlay, core.Scheduling.SpotTypes
+			s.Spot.InterruptionCost = core.Scheduling.InterruptionCost
 			s.V1Beta1 = core.Older.SupportsV1Beta1()
 			p, err := aws.Open(ctx, s, aws.Surroundings{
 				REST: in.REST, Client: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics,

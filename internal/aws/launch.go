@@ -260,7 +260,7 @@ func (ms *machines) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1
 	defer launched()
 	claim, done := ms.place(nc, claim, types)
 	defer func() { done(isDry(err)) }()
-	choice, err := choose(types, claim, shape.SpotBand(ms.env.settings.SpotTypes))
+	choice, err := choose(types, claim, shape.SpotBand(ms.env.settings.Spot.Types))
 	if err != nil {
 		return cloud.Machine{}, &cloud.NoCapacityError{Err: err}
 	}

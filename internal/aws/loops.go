@@ -205,7 +205,7 @@ func (k *market) countSpot(ctx context.Context) error {
 
 // risky reports whether the user has set what an interruption costs.
 func (k *market) risky() bool {
-	if k.env.settings.InterruptionCost > 0 {
+	if k.env.settings.Spot.InterruptionCost > 0 {
 		return true
 	}
 	for _, pool := range k.classes.pools.All() {

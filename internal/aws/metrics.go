@@ -23,8 +23,8 @@ type ware struct {
 	hazard    float64 // interruptions an hour
 }
 
-// Gauges tells, whenever it is scraped, what the machines of the fleet cost, and what is sold out. With AllOfferings it tells so of everything
-// that can be bought. Those are tens of thousands of series, so none is kept.
+// Gauges tells, whenever it is scraped, what the machines of the fleet cost, and what is sold out. With AllOfferings it tells the
+// price of everything that can be bought. Those are tens of thousands of series, so none is kept.
 func (p *Provider) Gauges() prometheus.Collector { return catalogGauges{provider: p} }
 
 type catalogGauges struct{ provider *Provider }

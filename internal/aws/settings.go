@@ -31,13 +31,18 @@ type Settings struct {
 	GroupRefreshInterval  time.Duration // of security groups
 	// UnknownGates are provider gates that are switched on without code behind them. The log names them when the program starts.
 	UnknownGates []string
-	// ReservedCapacity and NodeOverlay are feature gates of the core, SpotTypes its setting; 0 is the default.
+	// ReservedCapacity and NodeOverlay are feature gates of the core.
 	ReservedCapacity, NodeOverlay bool
-	SpotTypes                     int
-	InterruptionCost              float64 // likewise
-	AllOfferings                  bool    // metrics tell prices and availability of all that NodePools may buy
+	Spot                          SpotSettings
+	AllOfferings                  bool // metrics tell prices and availability of all that NodePools may buy
 	// V1Beta1 is set while the core supports v1beta1: kubelet configurations that it left in annotations of NodePools are used.
 	V1Beta1 bool
+}
+
+// SpotSettings are those of the core about spot machines.
+type SpotSettings struct {
+	Types            int // that a launch may choose from; 0 is the default
+	InterruptionCost float64
 }
 
 // DefaultSettings are what applies unless something else is set.

@@ -41,9 +41,9 @@ func Main(args []string) error {
 		&core.Older.Port); err != nil {
 		return err
 	}
-	provider.ReservedCapacity, provider.NodeOverlay, provider.SpotTypes = core.Gates.ReservedCapacity,
+	provider.ReservedCapacity, provider.NodeOverlay, provider.Spot.Types = core.Gates.ReservedCapacity,
 		core.Gates.NodeOverlay, core.Scheduling.SpotTypes
-	provider.InterruptionCost = core.Scheduling.InterruptionCost
+	provider.Spot.InterruptionCost = core.Scheduling.InterruptionCost
 	kube, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ type Kind string
 
 // The kinds, in the order in which a person would think of them.
 const (
+	MendClass      Kind = "MendClass"      // of a pool that launches nothing because of its node class: it gets a class that can be used
 	RaiseLimit     Kind = "RaiseLimit"     // of a pool; Key: the resource, Value: the new limit, "" for none
 	LowerMinValues Kind = "LowerMinValues" // of a pool; Key: the label, Value: the new number
 	// of a pool; Key: the label, Value: what is allowed as well, "" if the requirement is dropped
@@ -35,7 +36,7 @@ const (
 	FreeVolume       Kind = "FreeVolume"       // the pod; Key: the claim of a volume that ties it to a place
 )
 
-var kinds = []Kind{RaiseLimit, LowerMinValues, AllowValue, Tolerate, DropSelector, DropNodeAffinity, DropSpread,
+var kinds = []Kind{MendClass, RaiseLimit, LowerMinValues, AllowValue, Tolerate, DropSelector, DropNodeAffinity, DropSpread,
 	DropAntiAffinity, DropAffinity, FreePort, LowerRequest, FreeVolume}
 
 // A Change is one edit of a pool or of the pod.
@@ -51,13 +52,18 @@ type Change struct {
 	parts int64        // of a request, so many 64ths that are left
 }
 
-// edited returns the question with changes made, on copies. like says which pods are edited.
-func edited(in engine.Question, like func(*cluster.Pod) bool, changes []Change) engine.Question {
+// edited returns the question with changes made, on copies. like says which pods are edited, idle are the pools that launch nothing.
+func edited(in engine.Question, idle []engine.Pool, like func(*cluster.Pod) bool, changes []Change) engine.Question {
 	in.Pools = slices.Clone(in.Pools)
+	for _, p := range idle {
+		if slices.ContainsFunc(changes, func(c Change) bool { return c.Kind == MendClass && c.Pool == p.Pool.Name }) {
+			in.Pools = append(in.Pools, p)
+		}
+	}
 	for i := range in.Pools {
 		own := slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return c.Pool != in.Pools[i].Pool.Name })
 		if len(own) > 0 {
-			in.Pools[i].Pool = editPool(in.Pools[i].Pool, own)
+			in.Pools[i].Pool = EditPool(in.Pools[i].Pool, own)
 		}
 	}
 	own := slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return c.Pool != "" })
@@ -71,7 +77,7 @@ func edited(in engine.Question, like func(*cluster.Pod) bool, changes []Change) 
 			continue
 		}
 		if class == nil {
-			class = &podclass.Class{ID: math.MaxUint32, Namespace: p.Class.Namespace, Spec: editSpec(p.Class.Spec, own)}
+			class = &podclass.Class{ID: math.MaxUint32, Namespace: p.Class.Namespace, Spec: EditSpec(p.Class.Spec, own)}
 		}
 		row := *p
 		row.Class = class
@@ -80,7 +86,8 @@ func edited(in engine.Question, like func(*cluster.Pod) bool, changes []Change) 
 	return in
 }
 
-func editPool(old *v1.NodePool, changes []Change) *v1.NodePool {
+// EditPool returns a pool with changes made.
+func EditPool(old *v1.NodePool, changes []Change) *v1.NodePool {
 	p := old.DeepCopy()
 	for _, c := range changes {
 		switch c.Kind {
@@ -140,8 +147,8 @@ func allow(reqs []v1.NodeSelectorRequirementWithMinValues, key, value string) []
 	return out
 }
 
-// editSpec returns a pod's spec with all changes made at once, so that one does not move what another means.
-func editSpec(old *corev1.PodSpec, changes []Change) *corev1.PodSpec {
+// EditSpec returns a pod's spec with all changes made at once, so that one does not move what another means.
+func EditSpec(old *corev1.PodSpec, changes []Change) *corev1.PodSpec {
 	s := old.DeepCopy()
 	dropped := func(kind Kind, at int) bool {
 		return slices.ContainsFunc(changes, func(c Change) bool { return c.Kind == kind && c.at == at })

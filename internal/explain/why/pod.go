@@ -27,6 +27,9 @@ type Question struct {
 	In  engine.Question
 	Pod *cluster.Pod   // one of In.Pods
 	New func() Planner // returns a value that remembers nothing
+	// Idle are pools beside In.Pools that launch nothing because of their node class, with what they could buy with a class that
+	// can be used.
+	Idle []engine.Pool
 	// Most is how much work may go into trying changes; 0: the default. When it is used up, the answer says that it is not complete.
 	Most work.Units
 }
@@ -79,7 +82,7 @@ func Ask(q Question) Answer {
 			out.Refused = &s.before.Refused[i]
 		}
 	}
-	s.all = changesOf(q.In, q.Pod)
+	s.all = changesOf(q.In, q.Idle, q.Pod)
 	out.Cures = s.singles()
 	if len(out.Cures) == 0 { // now and then only a thorough plan finds the place
 		s.thorough = true
@@ -139,7 +142,7 @@ func (s *search) try(changes ...Change) *engine.Plan {
 	if s.over() {
 		return nil
 	}
-	in := edited(s.In, s.like, changes)
+	in := edited(s.In, s.Idle, s.like, changes)
 	in.Settings.FirstFit, in.Settings.Unproven = !s.thorough, true
 	plan := s.engine.Plan(in)
 	s.spent += plan.Work
@@ -151,7 +154,7 @@ func (s *search) try(changes ...Change) *engine.Plan {
 
 // prove plans with changes as the controller would, and says what comes of it.
 func (s *search) prove(changes []Change) (Cure, bool) {
-	plan := s.New().Plan(edited(s.In, s.like, changes))
+	plan := s.New().Plan(edited(s.In, s.Idle, s.like, changes))
 	s.spent += plan.Work
 	place := placeOf(plan, s.Pod.PodKey)
 	if place == nil {
@@ -309,8 +312,8 @@ func (s *search) smallest(others []Change, c Change, plan *engine.Plan) Change {
 
 // valuesOf returns what a label may have been on the pod's new node, if the requirement of its pool can be widened by a value.
 func (s *search) valuesOf(c Change, plan *engine.Plan) []string {
-	at := slices.IndexFunc(s.In.Pools, func(p engine.Pool) bool { return p.Pool.Name == c.Pool })
-	reqs := s.In.Pools[at].Pool.Spec.Template.Spec.Requirements
+	in := s.pool(c.Pool)
+	reqs := in.Pool.Spec.Template.Spec.Requirements
 	widens := func(q v1.NodeSelectorRequirementWithMinValues) bool {
 		return q.Key != c.Key || q.Operator == corev1.NodeSelectorOpIn || q.Operator == corev1.NodeSelectorOpNotIn
 	}
@@ -324,9 +327,21 @@ func (s *search) valuesOf(c Change, plan *engine.Plan) []string {
 	case v1.CapacityTypeLabelKey:
 		return []string{place.CapacityType}
 	}
-	for _, it := range s.In.Pools[at].Catalog.Types {
+	for _, it := range in.Catalog.Types {
 		if it.Name == place.Type {
 			return it.Labels[c.Key]
+		}
+	}
+	return nil
+}
+
+// pool returns the pool of a name, one of those that launch nothing if it is not among the others.
+func (s *search) pool(name string) *engine.Pool {
+	for _, list := range [][]engine.Pool{s.In.Pools, s.Idle} {
+		for i := range list {
+			if list[i].Pool.Name == name {
+				return &list[i]
+			}
 		}
 	}
 	return nil
@@ -335,10 +350,9 @@ func (s *search) valuesOf(c Change, plan *engine.Plan) []string {
 // needs returns limits with which the plan could be carried out: with the machines that were priced, and with the largest that its claims
 // may become.
 func (s *search) needs(c Change, plan *engine.Plan) []string {
-	at := slices.IndexFunc(s.In.Pools, func(p engine.Pool) bool { return p.Pool.Name == c.Pool })
 	name := corev1.ResourceName(c.Key)
 	amount := map[string]resource.Quantity{}
-	for _, it := range s.In.Pools[at].Catalog.Types {
+	for _, it := range s.pool(c.Pool).Catalog.Types {
 		amount[it.Name] = it.Capacity[name]
 	}
 	var sum resource.Quantity

@@ -41,7 +41,7 @@ func fresh() Planner { return engine.New() }
 // every lists the whole space of changes, one value at a time, without any thought about which of them could help.
 func every(in engine.Question, pod *cluster.Pod) []Change {
 	var out []Change
-	for _, c := range changesOf(in, pod) {
+	for _, c := range changesOf(in, nil, pod) {
 		switch c.Kind {
 		case LowerRequest:
 			for _, parts := range []int64{0, 8, 16, 32, 48, 63} {
@@ -125,7 +125,7 @@ func TestWhatHelpsIsFound(t *testing.T) {
 			answer := Ask(q)
 			like := (&search{Question: q}).like
 			places := func(changes ...Change) bool {
-				return placeOf(fresh().Plan(edited(in, like, changes)), r.Pod.PodKey) != nil
+				return placeOf(fresh().Plan(edited(in, nil, like, changes)), r.Pod.PodKey) != nil
 			}
 			for _, c := range answer.Cures {
 				if !places(c.Changes...) {

@@ -19,11 +19,14 @@ import (
 // asked of those that help.
 
 // changesOf lists the changes of a question for a pod, the likeliest first.
-func changesOf(in engine.Question, pod *cluster.Pod) []Change {
+func changesOf(in engine.Question, idle []engine.Pool, pod *cluster.Pod) []Change {
 	out := ofConstraints(pod.Class.Spec)
-	out = append(out, ofTaints(in, pod.Class.Spec)...)
+	out = append(out, ofTaints(in, idle, pod.Class.Spec)...)
 	out = append(out, ofVolumes(in.Snap, pod)...)
-	for _, p := range in.Pools {
+	for _, p := range idle {
+		out = append(out, Change{Kind: MendClass, Pool: p.Pool.Name})
+	}
+	for _, p := range slices.Concat(in.Pools, idle) {
 		if !p.Pool.IsStatic() && p.Pool.DeletionTimestamp == nil {
 			out = append(out, ofPool(p, pod.Class.Spec)...)
 		}
@@ -109,7 +112,7 @@ func expressions(s *corev1.PodSpec) func(yield func(corev1.NodeSelectorRequireme
 }
 
 // ofTaints lists the taints of pools and nodes that the pod does not tolerate, but for those that say what state a node is in.
-func ofTaints(in engine.Question, s *corev1.PodSpec) []Change {
+func ofTaints(in engine.Question, idle []engine.Pool, s *corev1.PodSpec) []Change {
 	found := map[string]corev1.Taint{}
 	note := func(list []corev1.Taint) {
 		for i := range list {
@@ -121,7 +124,7 @@ func ofTaints(in engine.Question, s *corev1.PodSpec) []Change {
 			}
 		}
 	}
-	for _, p := range in.Pools {
+	for _, p := range slices.Concat(in.Pools, idle) {
 		note(p.Pool.Spec.Template.Spec.Taints)
 	}
 	for n := range in.Snap.Nodes() {

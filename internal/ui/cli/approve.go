@@ -61,7 +61,7 @@ func decideOn(ctx context.Context, env Env, args []string, v verdict) (int, erro
 	if err != nil {
 		return exitBadInput, err
 	}
-	c, err := clusterClient(*kubeconfig)
+	c, err := env.cluster(*kubeconfig)
 	if err != nil {
 		return exitBadInput, err
 	}

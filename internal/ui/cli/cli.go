@@ -9,6 +9,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -43,6 +46,10 @@ type Env struct {
 	// EditClass returns, for machines, why they drift when a node class becomes another, "" if they do not. What is
 	// not sure depends on what the cloud has.
 	EditClass func(from, to *awsv1.EC2NodeClass) func(*v1.NodeClaim) (reason cloud.DriftReason, sure bool)
+	// Cluster reaches the cluster of a kubeconfig; nil does it over the network.
+	Cluster func(kubeconfig string) (client.Client, error)
+	// Leader returns what the controller that leads serves under a path; nil asks it through the API server.
+	Leader func(ctx context.Context, kubeconfig, what string, query url.Values) (io.ReadCloser, error)
 	// Preflight looks at an account and the cluster of a kubeconfig.
 	Preflight func(ctx context.Context, kubeconfig string, names preflight.Names) ([]preflight.Finding, error)
 }

@@ -110,7 +110,7 @@ func (f *costFlags) configMaps(ctx context.Context, env Env) ([]corev1.ConfigMap
 		}
 		return list.Items, nil
 	}
-	c, err := clusterClient(f.kube)
+	c, err := env.cluster(f.kube)
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,8 @@ const readTimeout = time.Minute
 
 // readCluster adds the objects of a live cluster. It only lists. Workloads are not read: their pods exist. ReplicaSets are, where files
 // hold Deployments: they tell which pods those have already. With uninstalled, the cluster may lack the kinds of Karpenter.
-func (o *objects) readCluster(ctx context.Context, kubeconfig string, uninstalled bool) error {
-	c, err := clusterClient(kubeconfig)
+func (o *objects) readCluster(ctx context.Context, env Env, kubeconfig string, uninstalled bool) error {
+	c, err := env.cluster(kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -62,6 +62,14 @@ func (o *objects) readCluster(ctx context.Context, kubeconfig string, uninstalle
 func clusterFlag(flags *flag.FlagSet) *string {
 	return flags.String("kubeconfig", "", "the kubeconfig of the cluster; KUBECONFIG, or the one of kubectl, if empty; "+
 		"inside a pod none is needed")
+}
+
+// cluster reaches a cluster.
+func (e Env) cluster(kubeconfig string) (client.Client, error) {
+	if e.Cluster != nil {
+		return e.Cluster(kubeconfig)
+	}
+	return clusterClient(kubeconfig)
 }
 
 // clusterClient reaches a cluster. Without a kubeconfig it is found as kubectl does: KUBECONFIG, the one in the

@@ -40,7 +40,7 @@ func orphans(ctx context.Context, env Env, args []string) (int, error) {
 	if (wish == "") == (*all || len(names) > 0) {
 		return exitBadInput, errors.New("say adopt or terminate together with names of Nodes or --all, or nothing for a list")
 	}
-	c, err := clusterClient(*kubeconfig)
+	c, err := env.cluster(*kubeconfig)
 	if err != nil {
 		return exitBadInput, err
 	}

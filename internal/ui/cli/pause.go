@@ -73,7 +73,7 @@ func pause(ctx context.Context, env Env, args []string) (int, error) {
 	case s.length < 0:
 		return exitBadInput, errors.New("--for cannot be negative")
 	}
-	c, err := clusterClient(*kubeconfig)
+	c, err := env.cluster(*kubeconfig)
 	if err != nil {
 		return exitBadInput, err
 	}
@@ -185,7 +185,7 @@ func resume(ctx context.Context, env Env, args []string) (int, error) {
 	if flags.NArg() > 0 {
 		return exitBadInput, fmt.Errorf("what is %q? NodePools are named with --pool", flags.Arg(0))
 	}
-	c, err := clusterClient(*kubeconfig)
+	c, err := env.cluster(*kubeconfig)
 	if err != nil {
 		return exitBadInput, err
 	}

@@ -46,10 +46,12 @@ type planFlags struct {
 	bestEffort        bool
 	ignoreDRA         bool
 	budget            time.Duration
+	lone              bool // an answer without NodePools is one, too
 	quiet             bool // the caller itself names workloads without requests
 	propose           bool // the cluster may lack Karpenter, its NodePools and its classes; defaults stand for them
 	commitments       []*v1alpha1.CommitmentDiscount
-	books             *commitment.Books // of the last input
+	books             *commitment.Books   // of the last input
+	idle              map[string]idlePool // pools that the last input left out because of their classes, by name
 }
 
 const planHelp = `usage: karpenter plan -f FILE_OR_DIR_OR_-… [-o table|json|yaml] [--region us-east-1]
@@ -227,7 +229,7 @@ func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*o
 	}
 	if p.kubeconfig != "" {
 		fmt.Fprintf(env.Err, "reading the cluster …\n")
-		if err := o.readCluster(ctx, p.kubeconfig, p.propose); err != nil {
+		if err := o.readCluster(ctx, env, p.kubeconfig, p.propose); err != nil {
 			return nil, err
 		}
 	}
@@ -238,7 +240,7 @@ func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*o
 		return nil, err
 	}
 	if p.kubeconfig != "" && o.usesDevices() {
-		c, err := clusterClient(p.kubeconfig)
+		c, err := env.cluster(p.kubeconfig)
 		if err == nil {
 			err = o.readDevices(ctx, c)
 		}
@@ -299,6 +301,7 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 	for _, c := range o.classes {
 		classes[c.Name] = c
 	}
+	p.idle = map[string]idlePool{}
 	for _, pool := range o.pools {
 		if err := pool.Validate(known); err != nil {
 			fmt.Fprintf(env.Err, "NodePool %q is left out: %v\n", pool.Name, err)
@@ -316,11 +319,13 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 		class := classes[ref.Name]
 		if err := usable(env, class); err != nil {
 			fmt.Fprintf(env.Err, "NodePool %q is left out: the controller does not use EC2NodeClass %q: %v\n", pool.Name, class.Name, err)
+			p.idle[pool.Name] = o.idlePool(env, fmt.Sprintf("EC2NodeClass %s is not ready: %v", class.Name, err))
 			continue
 		}
 		if class == nil && p.kubeconfig != "" && !p.propose {
 			fmt.Fprintf(env.Err, "NodePool %q is left out: there is no %s named %q in the cluster; create it, or change "+
 				"the pool's nodeClassRef\n", pool.Name, ref.Kind, ref.Name)
+			p.idle[pool.Name] = o.idlePool(env, fmt.Sprintf("there is no EC2NodeClass %s", ref.Name))
 			continue
 		}
 		if class == nil {
@@ -339,7 +344,7 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 	o.correct(env, known, in.Pools)
 	in.Snap = o.keepRoom(env, store, in)
 	in.Pods = in.Snap.Provisionable()
-	if len(in.Pools) == 0 {
+	if len(in.Pools) == 0 && !p.lone {
 		return in, errors.New("no NodePool is left to plan with; see above")
 	}
 	p.commit(env, o.commitments, &in)

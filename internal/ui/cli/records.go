@@ -25,6 +25,7 @@ import (
 type journalFlags struct {
 	from, tokenFile string
 	port            int
+	leader          func(ctx context.Context, kubeconfig, what string, query url.Values) (io.ReadCloser, error) // of Env
 }
 
 func (j *journalFlags) bind(fs *flag.FlagSet) {
@@ -153,6 +154,9 @@ func (j *journalFlags) readLeader(ctx context.Context, kubeconfig string) ([]jou
 
 // askLeader asks the replica that leads, through the API server: only it decides anything.
 func (j *journalFlags) askLeader(ctx context.Context, kubeconfig, what string, query url.Values) (io.ReadCloser, error) {
+	if j.leader != nil {
+		return j.leader(ctx, kubeconfig, what, query)
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)

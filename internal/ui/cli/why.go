@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/history/journal"
 )
 
@@ -33,10 +35,14 @@ type whyFlags struct {
 	planFlags
 	journal               journalFlags
 	kind, name, namespace string
+
+	out    map[[3]string]bool                                                // capacity types, types and zones that are sold out
+	listed func(m Market, class *awsv1.EC2NodeClass) (*cloud.Catalog, error) // what is sold without regard to that
 }
 
 func parseWhy(env Env, args []string) (whyFlags, error) {
 	w := whyFlags{}
+	w.journal.leader = env.Leader
 	fs := flag.NewFlagSet("why", flag.ContinueOnError)
 	fs.SetOutput(env.Err)
 	fs.Usage = func() { fmt.Fprint(env.Err, whyHelp); fs.PrintDefaults() }

@@ -63,6 +63,8 @@ type holdAnswer struct {
 	Text    string         `json:"text"`
 	Until   *time.Time     `json:"until,omitempty"` // when it ends by itself
 	Without *withoutAnswer `json:"without,omitempty"`
+	// Commands take it away.
+	Commands []string `json:"commands,omitempty"`
 }
 
 type withoutAnswer struct {
@@ -123,7 +125,7 @@ func (w *whyFlags) aboutNodes(ctx context.Context, env Env, answer func(*objects
 	}
 	world := disruptionWorld(input, w.books)
 	if w.kubeconfig != "" && len(o.apps.pdbs) > 0 {
-		c, err := clusterClient(w.kubeconfig)
+		c, err := env.cluster(w.kubeconfig)
 		if err != nil {
 			return exitBadInput, err
 		}
@@ -211,11 +213,12 @@ func (a *nodeAnswer) judge(w *whyFlags, env Env, o *objects, world *disrupt.Worl
 		if !r.Until.IsZero() {
 			h.Until = &r.Until
 		}
-		if text, changed := o.without(r, row); changed != nil {
-			h.Without = &withoutAnswer{Text: text}
+		edit := o.without(r, row)
+		if edit.changed != nil {
+			h.Without = &withoutAnswer{Text: edit.text}
 			quiet := env
 			quiet.Err = io.Discard // what is wrong with the pools was said
-			if in, err := w.input(quiet, changed); err == nil {
+			if in, err := w.input(quiet, edit.changed); err == nil {
 				then := disruptionWorld(in, w.books)
 				then.Now = world.Now
 				for _, still := range disrupt.WhyStays(then, disrupt.Memory{}, row.Name) {
@@ -225,6 +228,12 @@ func (a *nodeAnswer) judge(w *whyFlags, env Env, o *objects, world *disrupt.Worl
 					h.Without.Step = stepOf(then, row)
 				}
 			}
+		}
+		if edit.note != "" {
+			h.Text += "; " + edit.note
+		}
+		if w.kubeconfig != "" {
+			h.Commands = edit.commands
 		}
 		a.Holds = append(a.Holds, h)
 	}
@@ -250,77 +259,6 @@ func stepOf(w *disrupt.World, row *cluster.Node) *stepAnswer {
 		return out
 	}
 	return nil
-}
-
-// without returns the objects without what keeps a node, and says what was taken away; nil where no edit of an object does it.
-func (o *objects) without(r disrupt.Refusal, row *cluster.Node) (text string, changed *objects) {
-	c := *o
-	pool := func(edit func(*v1.Disruption)) *objects {
-		c.pools = slices.Clone(o.pools)
-		for i, p := range c.pools {
-			if p.Name == row.Pool() {
-				c.pools[i] = p.DeepCopy()
-				edit(&c.pools[i].Spec.Disruption)
-			}
-		}
-		return &c
-	}
-	switch r.Code {
-	case disrupt.NodeProtected, disrupt.ClaimProtected, disrupt.DoNotConsolidate:
-		c.nodes, c.claims = slices.Clone(o.nodes), slices.Clone(o.claims)
-		for i, n := range c.nodes {
-			if row.Node != nil && n.Name == row.Node.Name {
-				c.nodes[i] = n.DeepCopy()
-				delete(c.nodes[i].Annotations, r.Name)
-			}
-		}
-		for i, n := range c.claims {
-			if row.Claim != nil && n.Name == row.Claim.Name {
-				c.claims[i] = n.DeepCopy()
-				delete(c.claims[i].Annotations, r.Name)
-			}
-		}
-		return "the annotation " + r.Name, &c
-	case disrupt.PodProtected:
-		c.pods = slices.Clone(o.pods)
-		for i, p := range c.pods {
-			if p.Namespace == r.Pod.Namespace && p.Name == r.Pod.Name {
-				c.pods[i] = p.DeepCopy()
-				delete(c.pods[i].Annotations, r.Name)
-			}
-		}
-		return fmt.Sprintf("the annotation %s of pod %s/%s", r.Name, r.Pod.Namespace, r.Pod.Name), &c
-	case disrupt.PodBudget:
-		if r.Name == "" {
-			return "", nil
-		}
-		name := r.Name[strings.LastIndex(r.Name, "/")+1:]
-		c.apps.pdbs = nil
-		for _, b := range o.apps.pdbs {
-			if b.Namespace != r.Pod.Namespace || b.Name != name {
-				c.apps.pdbs = append(c.apps.pdbs, b)
-			}
-		}
-		return "PodDisruptionBudget " + r.Name, &c
-	case disrupt.Budget, disrupt.BudgetUnread:
-		return "the budgets of the pool", pool(func(d *v1.Disruption) { d.Budgets = []v1.Budget{{Nodes: "100%"}} })
-	case disrupt.ConsolidateNever:
-		return "consolidateAfter: Never", pool(func(d *v1.Disruption) { d.ConsolidateAfter = v1.After(0) })
-	case disrupt.OnlyWhenEmpty, disrupt.Unbalanced:
-		return "consolidationPolicy: " + policyOf(o, row.Pool()), pool(func(d *v1.Disruption) {
-			d.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmptyOrUnderutilized
-		})
-	}
-	return "", nil
-}
-
-func policyOf(o *objects, name string) string {
-	for _, p := range o.pools {
-		if p.Name == name {
-			return string(p.Spec.Disruption.ConsolidationPolicy)
-		}
-	}
-	return ""
 }
 
 func (a *nodeAnswer) write(w io.Writer, format string) error {
@@ -376,6 +314,7 @@ func (h *holdAnswer) write(w io.Writer) {
 	default:
 		fmt.Fprintf(w, "    without %s nothing would keep it; other nodes go before it\n", h.Without.Text)
 	}
+	writeCommands(w, "    ", h.Commands)
 }
 
 func (s *stepAnswer) write(w io.Writer, indent string) {

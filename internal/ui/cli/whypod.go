@@ -59,6 +59,7 @@ type poolAnswer struct {
 
 type cureAnswer struct {
 	Changes     []changeAnswer `json:"changes"`
+	Commands    []string       `json:"commands,omitempty"` // that make them
 	Place       placeAnswer    `json:"place"`
 	MorePerHour float64        `json:"morePerHour"`
 	Gains       int            `json:"gains"`
@@ -85,7 +86,8 @@ type placeAnswer struct {
 }
 
 func whyPod(ctx context.Context, env Env, w whyFlags) (int, error) {
-	input, err := w.question(ctx, env)
+	w.lone = true
+	o, input, err := w.world(ctx, &env)
 	if err != nil {
 		return exitBadInput, err
 	}
@@ -99,7 +101,22 @@ func whyPod(ctx context.Context, env Env, w whyFlags) (int, error) {
 	if a.State == podWaits {
 		fmt.Fprintf(env.Err, "planning %s over %s, and with what could be changed …\n",
 			sentence.Count(len(input.Pods), "pod"), sentence.Count(len(input.Pools), "pool"))
-		a.read(input, why.Ask(why.Question{In: input, Pod: pod, New: func() why.Planner { return engine.New(awsv1.Labels()) }}))
+		q := why.Question{In: input, Pod: pod, New: func() why.Planner { return engine.New(awsv1.Labels()) }}
+		if o != nil {
+			if q.Idle, err = w.mended(env, o); err != nil {
+				return exitBadInput, err
+			}
+		}
+		found := why.Ask(q)
+		a.read(input, found, w.idle)
+		if o != nil && w.kubeconfig != "" {
+			if err := w.remedies(ctx, env, o, a, found); err != nil {
+				return exitBadInput, err
+			}
+		}
+	}
+	if o != nil && a.State == podGated {
+		w.gates(o, a)
 	}
 	a.History = w.decided(ctx, env, journal.Object{Kind: "Pod", Namespace: w.namespace, Name: w.name})
 	if err := a.write(env.Out, w.output); err != nil {
@@ -109,6 +126,21 @@ func whyPod(ctx context.Context, env Env, w whyFlags) (int, error) {
 		return exitUnschedulable, nil
 	}
 	return exitFine, nil
+}
+
+// world reads what the answer rests on. Of a snapshot there are no objects.
+func (w *whyFlags) world(ctx context.Context, env *Env) (*objects, engine.Question, error) {
+	if w.snapshot != "" {
+		in, err := w.question(ctx, *env)
+		return nil, in, err
+	}
+	o, err := w.read(ctx, *env)
+	if err != nil {
+		return nil, engine.Question{}, err
+	}
+	w.soldOut(ctx, env)
+	in, err := w.input(*env, o)
+	return o, in, err
 }
 
 func stateOf(snap *cluster.Snapshot, p *cluster.Pod) string {
@@ -129,7 +161,7 @@ func newPodAnswer(p *cluster.Pod) *podAnswer {
 }
 
 // read takes over what the engine found.
-func (a *podAnswer) read(in engine.Question, found why.Answer) {
+func (a *podAnswer) read(in engine.Question, found why.Answer, idle map[string]idlePool) {
 	a.Complete = found.Complete
 	if found.Place != nil {
 		a.State, a.Place = podPlaced, newPlaceAnswer(found.Place)
@@ -139,6 +171,9 @@ func (a *podAnswer) read(in engine.Question, found why.Answer) {
 	for _, p := range in.Pools {
 		index[p.Pool.Name] = len(a.Pools)
 		a.Pools = append(a.Pools, poolAnswer{Pool: p.Pool.Name, Types: len(p.Catalog.Types), Rules: []ruleAnswer{}})
+	}
+	for _, name := range sortedKeys(idle) {
+		a.Pools = append(a.Pools, poolAnswer{Pool: name, Rules: []ruleAnswer{{Code: classNotReady, Text: idle[name].text}}})
 	}
 	for _, c := range why.InOrder(found.Refused.Reasons) {
 		alone := c
@@ -157,7 +192,7 @@ func (a *podAnswer) read(in engine.Question, found why.Answer) {
 		cure := cureAnswer{Place: *newPlaceAnswer(&c.Place), MorePerHour: c.More.Dollars(), Gains: c.Gains, Loses: c.Loses}
 		for _, x := range c.Changes {
 			cure.Changes = append(cure.Changes, changeAnswer{Kind: string(x.Kind), Pool: x.Pool, Key: x.Key,
-				Value: x.Value, Was: x.Was, Text: changeText(x)})
+				Value: x.Value, Was: x.Was, Text: changeText(x, idle)})
 		}
 		a.Cures = append(a.Cures, cure)
 	}
@@ -168,9 +203,17 @@ func newPlaceAnswer(p *why.Place) *placeAnswer {
 		PricePerHour: p.Price.Dollars(), Pods: p.Pods}
 }
 
+// classNotReady is the code of pools whose node class is missing or cannot be used.
+const classNotReady = "NodeClassNotReady"
+
 // changeText says what to do.
-func changeText(c why.Change) string {
+func changeText(c why.Change, idle map[string]idlePool) string {
 	switch c.Kind {
+	case why.MendClass:
+		if other := idle[c.Pool].class; other != nil {
+			return fmt.Sprintf("let NodePool %q use EC2NodeClass %q", c.Pool, other.Name)
+		}
+		return fmt.Sprintf("mend the EC2NodeClass of NodePool %q: %s", c.Pool, idle[c.Pool].text)
 	case why.RaiseLimit:
 		if c.Value == "" {
 			return fmt.Sprintf("drop limits.%s of NodePool %q, which is %s", c.Key, c.Pool, c.Was)
@@ -236,6 +279,10 @@ func (a *podAnswer) write(w io.Writer, format string) error {
 	case podGated:
 		fmt.Fprintf(w, "pod %s waits for something else than a node: it has scheduling gates, or kube-scheduler has "+
 			"not looked at it yet\n", name)
+		for _, c := range a.Cures {
+			fmt.Fprintf(w, "%s\n", c.Changes[0].Text)
+			writeCommands(w, "  ", c.Commands)
+		}
 	case podPlaced:
 		fmt.Fprintf(w, "pod %s has a place: %s\n", name, a.Place)
 	default:
@@ -271,7 +318,10 @@ func (a *podAnswer) table(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%d\t%s\n", first(i, "existing nodes"), r.RuledOut, r.Text)
 	}
 	for _, p := range a.Pools {
-		name := fmt.Sprintf("pool %s, %s", p.Pool, sentence.Count(p.Types, "type"))
+		name := "pool " + p.Pool
+		if p.Types > 0 {
+			name += ", " + sentence.Count(p.Types, "type")
+		}
 		for i, r := range p.Rules {
 			fmt.Fprintf(t, "%s\t%s\t%s\n", first(i, name), number(r.RuledOut), r.Text)
 		}
@@ -345,6 +395,7 @@ func (a *podAnswer) help(w io.Writer) error {
 			fmt.Fprintf(w, ", %d other(s) lose theirs", c.Loses)
 		}
 		fmt.Fprintln(w)
+		writeCommands(w, "     ", c.Commands)
 	}
 	if !a.Complete && len(a.Cures) > 0 {
 		fmt.Fprintln(w, "Not everything could be tried; there may be more.")
