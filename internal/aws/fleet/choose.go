@@ -73,8 +73,9 @@ func choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band, w
 	return choice, nil
 }
 
-// diverse picks what to launch for a claim with minValues: of the first capacity type that meets them, as the
-// engine reckons. Where they were lowered, and what was sold then is not there any more, the first one will do.
+// diverse picks what to launch for a claim with minValues, as the engine reckons: the first capacity type that meets them by itself, or
+// the cheaper of spot and on-demand if these meet them only together. Where minValues were lowered, and what was sold then is not there
+// any more, the first one will do.
 func diverse(list []Candidate, needs need.Needs, lowered bool, types int) (Choice, error) {
 	choices := pins(list)
 	if len(choices) == 0 {
@@ -92,11 +93,31 @@ func diverse(list []Candidate, needs need.Needs, lowered bool, types int) (Choic
 		}
 		missing = cmp.Or(missing, key)
 	}
+	if choice, meets := together(choices, list, needs); meets {
+		choice.Candidates = varied(choice.Candidates, list, needs, types)
+		return choice, nil
+	}
 	if !lowered {
 		return choices[0], fmt.Errorf("no capacity type has as many values of %s as minValues asks for", missing)
 	}
 	choices[0].Candidates = varied(choices[0].Candidates, list, needs, types)
 	return choices[0], nil
+}
+
+// together returns the cheaper of spot and on-demand, and whether types of both together have as many values as minValues ask for.
+func together(choices []Choice, list []Candidate, needs need.Needs) (cheaper Choice, meets bool) {
+	var both []Candidate
+	for _, c := range choices {
+		if c.CapacityType == v1.CapacityTypeReserved {
+			continue
+		}
+		if both == nil || byFloor(c.Candidates)[0].Offerings[0].Price < byFloor(cheaper.Candidates)[0].Offerings[0].Price {
+			cheaper = c
+		}
+		both = append(both, c.Candidates...)
+	}
+	_, lacks := lacksMinValues(both, list, needs)
+	return cheaper, len(both) > 0 && !lacks
 }
 
 // compatible keeps types that satisfy the requirements and hold the requests, with the available offerings that do.

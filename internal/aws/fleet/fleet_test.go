@@ -128,7 +128,7 @@ func TestChoose(t *testing.T) {
 		"minValues that a reservation does not meet":             {[]*cloud.InstanceType{c5, r5}, reqs{families}, "1", "spot: c5[a] r5[a]"},
 		"minValues that reservations meet":                       {[]*cloud.InstanceType{c5, r5, x5}, reqs{families}, "1", "reserved: r5[a b] x5[a]"},
 		"minValues of zones of all that is listed":               {[]*cloud.InstanceType{m5, x5}, reqs{both, atLeast(&two, corev1.LabelTopologyZone, "a", "b")}, "1", "spot: x5[b]"},
-		"minValues that capacity types meet only together":       {[]*cloud.InstanceType{m5, r5}, reqs{both, families}, "1", ""},
+		"minValues that capacity types meet only together":       {[]*cloud.InstanceType{m5, r5}, reqs{both, families}, "1", "spot: r5[a]"},
 		"minValues that cannot be kept refuse the claim":         {[]*cloud.InstanceType{large, small}, reqs{both, {Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}, "1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -56,6 +56,9 @@ const MostOverrides = 300
 // Any stands for a price that nothing is above.
 const Any = int64(math.MaxInt64)
 
+// spotReach is how many times the cheapest spot price the band may reach where no on-demand price bounds it: on-demand seldom costs more.
+const spotReach = 5
+
 // edge is the dearest price of a band that begins at floor.
 func (b Band) edge(floor, most int64) int64 {
 	return min(floor*int64(1000+b.Permille)/1000, most)
@@ -63,7 +66,7 @@ func (b Band) edge(floor, most int64) int64 {
 
 // Cut says how much of a spot list is sent: so many types, the cheapest, and of each all offerings that cost no more than edge. next
 // returns the cheapest price of one type after the other, ascending, and false after the last. Nothing above most is sent; the band
-// does not move to begin above reach, nor does it end above it once it has moved.
+// does not move to begin above reach, nor does it end above it once it has moved. If reach is Any, it is spotReach times the first price.
 //
 // Plans and launches both ask here, so that what was priced is what is sent.
 func (b Band) Cut(next func() (int64, bool), most, reach int64) (types int, edge int64) {
@@ -75,6 +78,9 @@ func (b Band) Cut(next func() (int64, bool), most, reach int64) (types int, edge
 		switch {
 		case types == 0:
 			edge = b.edge(floor, most)
+			if reach == Any && floor <= Any/spotReach {
+				reach = floor * spotReach
+			}
 		case floor > edge && (types >= b.Fewest || floor > reach):
 			return types, edge
 		case floor > edge:

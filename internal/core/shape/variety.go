@@ -24,13 +24,14 @@ type Variety struct {
 // Enough reports whether all minValues are met.
 func (v *Variety) Enough() bool { return v.lacks == 0 }
 
-// Variety looks for the kind that a claim with minValues is bought as, while it allows these shapes and offers: the
-// first that meets them, for a launch settles on one kind, and what only several have together would be planned and
-// never sent. If none meets them the result is that which lacks least. Labels that offers decide are counted on all
-// shapes: a claim lists those, whatever it is bought as.
+// Variety looks for the kind that a claim with minValues is bought as, while it allows these shapes and offers. A launch
+// settles on one kind, so this is the first kind that meets minValues by itself. If spot and on-demand meet them only
+// together, it is the one with the cheapest offer: minValues are about what a claim lists. If they do not either, the
+// result is the kind that lacks least. Labels that offers decide are counted on all shapes: a claim lists those,
+// whatever it is bought as.
 func (c *Catalog) Variety(shapes, offers bits.Set, want []MinValues) Variety {
 	best := Variety{Kind: Kinds, Has: make([]int, len(want)), lacks: math.MaxInt}
-	of := bits.Make(c.Len())
+	of, both := bits.Make(c.Len()), bits.Make(c.Len())
 	for k := range Kinds {
 		clear(of)
 		for s := range shapes.All() {
@@ -45,10 +46,28 @@ func (c *Catalog) Variety(shapes, offers bits.Set, want []MinValues) Variety {
 			best = v
 		}
 		if best.Enough() {
-			break
+			return best
+		}
+		if k != Reserved {
+			both.Or(of)
 		}
 	}
+	if v := c.varietyOf(best.Kind, both, shapes, want); v.Enough() && both.Any() {
+		v.Kind = c.cheaperKind(shapes, offers)
+		return v
+	}
 	return best
+}
+
+// cheaperKind returns the kind, spot or on-demand, of the cheapest of some offers.
+func (c *Catalog) cheaperKind(shapes, offers bits.Set) Kind {
+	q := &query{shapes: shapes, offers: offers}
+	spot, asSpot := c.first(q, Spot)
+	demand, onDemand := c.first(q, OnDemand)
+	if asSpot && (!onDemand || c.byPrice[Spot][spot].Price <= c.byPrice[OnDemand][demand].Price) {
+		return Spot
+	}
+	return OnDemand
 }
 
 func (c *Catalog) varietyOf(k Kind, of, listed bits.Set, want []MinValues) Variety {

@@ -7,14 +7,14 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 )
 
-// A claim with minValues is bought as the first kind that meets them by itself.
+// A claim with minValues is bought as the first kind that meets them by itself, or as the cheaper of two that meet them together.
 func TestVariety(t *testing.T) {
 	row := func(name, family string, offers ...TypeOffer) Type {
 		return Type{Name: name, Labels: map[string][]string{"family": {family}, "size": {"large"}, "zone": {"x", "y"}}, Offers: offers}
 	}
 	reserved, spot, onDemand := offer("x", Reserved, 1), offer("x", Spot, 20), offer("x", OnDemand, 100)
 	far := offer("y", OnDemand, 100)
-	two, three := []MinValues{{"family", 2}}, []MinValues{{"family", 3}}
+	two := []MinValues{{"family", 2}}
 	for name, tc := range map[string]struct {
 		types  []Type
 		zone   string // where the claim is bound to be; "" for anywhere
@@ -23,19 +23,21 @@ func TestVariety(t *testing.T) {
 		enough bool
 		has    int // of the first of them
 	}{
-		"spot has enough":                             {[]Type{row("a", "f", spot, onDemand), row("b", "g", spot, onDemand)}, "", two, Spot, true, 2},
-		"spot has too few, on-demand has enough":      {[]Type{row("a", "f", spot, onDemand), row("b", "g", onDemand)}, "", two, OnDemand, true, 2},
-		"neither has enough, though they do together": {[]Type{row("a", "f", spot), row("b", "g", onDemand)}, "", two, Spot, false, 1},
-		"the kind that lacks least":                   {[]Type{row("a", "f", spot), row("b", "g", onDemand), row("c", "h", onDemand)}, "", three, OnDemand, false, 2},
-		"reservations have enough":                    {[]Type{row("a", "f", reserved, spot), row("b", "g", reserved, spot)}, "", two, Reserved, true, 2},
-		"reservations have too few":                   {[]Type{row("a", "f", reserved, spot), row("b", "g", spot)}, "", two, Spot, true, 2},
-		"what is not sold there":                      {[]Type{row("a", "f", spot, onDemand), row("b", "g", far)}, "x", two, Spot, false, 1},
+		"spot has enough":                         {[]Type{row("a", "f", spot, onDemand), row("b", "g", spot, onDemand)}, "", two, Spot, true, 2},
+		"spot has too few, on-demand has enough":  {[]Type{row("a", "f", spot, onDemand), row("b", "g", onDemand)}, "", two, OnDemand, true, 2},
+		"two kinds have enough together":          {[]Type{row("a", "f", spot), row("b", "g", onDemand)}, "", two, Spot, true, 2},
+		"two kinds of which on-demand is cheaper": {[]Type{row("a", "f", offer("x", Spot, 200)), row("b", "g", onDemand)}, "", two, OnDemand, true, 2},
+		"a reservation and spot together":         {[]Type{row("a", "f", reserved), row("b", "g", spot)}, "", two, Reserved, false, 1},
+		"the kind that lacks least":               {[]Type{row("a", "f", spot), row("b", "g", onDemand), row("c", "h", onDemand)}, "", []MinValues{{"family", 4}}, OnDemand, false, 2},
+		"reservations have enough":                {[]Type{row("a", "f", reserved, spot), row("b", "g", reserved, spot)}, "", two, Reserved, true, 2},
+		"reservations have too few":               {[]Type{row("a", "f", reserved, spot), row("b", "g", spot)}, "", two, Spot, true, 2},
+		"what is not sold there":                  {[]Type{row("a", "f", spot, onDemand), row("b", "g", far)}, "x", two, Spot, false, 1},
 		"one kind meets one, another one the other": {[]Type{row("a", "f", spot), row("b", "f", spot), row("c", "g", onDemand)}, "", []MinValues{{"family", 2}, {"zone", 2}},
-			Spot, false, 1},
+			Spot, true, 2},
 		"zones are those of all that is listed":          {[]Type{row("a", "f", spot), row("b", "g", spot, far)}, "", []MinValues{{"zone", 2}}, Spot, true, 2},
 		"capacity types are those of all that is listed": {[]Type{{Name: "a", Labels: map[string][]string{"how": {"1"}}, Offers: []TypeOffer{spot}}, {Name: "b", Labels: map[string][]string{"how": {"2"}}, Offers: []TypeOffer{onDemand}}}, "", []MinValues{{"how", 2}}, Spot, true, 2},
 		"a kind that has nothing of one of them comes last": {[]Type{row("a", "f", spot), row("b", "g", spot), row("c", "h", spot), {Name: "d", Labels: map[string][]string{"family": {"f"}, "team": {"t"}}, Offers: []TypeOffer{onDemand}}},
-			"", []MinValues{{"family", 3}, {"team", 1}}, OnDemand, false, 1},
+			"", []MinValues{{"family", 4}, {"team", 1}}, OnDemand, false, 1},
 		"a label that no type has": {[]Type{row("a", "f", spot)}, "", []MinValues{{"team", 1}}, Spot, false, 0},
 		"nothing is sold":          {[]Type{row("a", "f")}, "", two, Kinds, false, 0},
 	} {
