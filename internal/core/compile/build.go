@@ -285,14 +285,16 @@ func (b *builder) readPools() {
 		}
 		before := len(b.templates)
 		var none reason.Count
-		for _, part := range b.mem.partsOf(b.out.quotas, p, &b.in) {
-			t := b.mem.templateOf(part, &b.in)
-			if t.none.Code != 0 {
-				none = t.none
-				continue
+		for _, of := range b.mem.partsOf(b.out.quotas, p, &b.in) {
+			for _, part := range b.daemonParts(of) {
+				t := b.mem.templateOf(of, part, &b.in)
+				if t.none.Code != 0 {
+					none = t.none
+					continue
+				}
+				b.templates = append(b.templates, t)
+				b.softOn = b.softOn || t.tmpl.Soft
 			}
-			b.templates = append(b.templates, t)
-			b.softOn = b.softOn || t.tmpl.Soft
 		}
 		if len(b.templates) == before {
 			b.out.Dropped = append(b.out.Dropped, none)

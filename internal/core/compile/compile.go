@@ -96,7 +96,7 @@ func (l *Compiled) DriversOf(bin *problem.Bin) []string {
 
 // Template returns the pool behind a template of the problem, and the requirements on the labels of its nodes.
 func (l *Compiled) Template(t problem.TemplateID) (*v1.NodePool, label.Reqs) {
-	return l.templates[t].pool, l.templates[t].reqs
+	return l.templates[t].pool, l.templates[t].reqs.And(l.templates[t].part)
 }
 
 // Quantify writes into a count what the limit is that is reached, how much of it is used, and what would be needed, where that is known.

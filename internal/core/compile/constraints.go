@@ -61,6 +61,9 @@ func (b *builder) readGroups() {
 				c.hard = append(c.hard, g.id)
 			}
 		}
+		for _, g := range c.hard {
+			b.topology.groups.list[g].hard = true
+		}
 		if len(i.near) > 0 {
 			c.near = b.topology.groups.near(i.near, lbl)
 		}
@@ -252,8 +255,8 @@ func (b *builder) readKeys() {
 	}
 }
 
-// askedFor returns the values of a label that pods of this batch list, sorted, at most mostDomains of each list, if some pool leaves
-// the label open. It notes them in topology.asked as well: where these differ from those of the last batch, groups are counted anew.
+// askedFor returns the values of a label that pods of this batch ask for, sorted, if some pool leaves the label open: the values that they
+// list, at most mostDomains of each list, and the value that a claim gets for pods that want the label whatever its value. It notes them in topology.asked as well: where these differ from those of the last batch, groups are counted anew.
 func (b *builder) askedFor(key string) []string {
 	if !slices.ContainsFunc(b.templates, func(t *template) bool { return t.opens(key) }) {
 		return nil
@@ -262,9 +265,13 @@ func (b *builder) askedFor(key string) []string {
 	for _, c := range b.cohorts {
 		for _, list := range [][]label.Reqs{c.info.terms, c.info.preferred, c.volumes.alternatives} {
 			for _, r := range list {
-				if s, says := r.Get(key); says && !s.Open() {
+				s, says := r.Get(key)
+				switch {
+				case says && !s.Open():
 					values := s.Values()
 					out = append(out, values[:min(len(values), mostDomains)]...)
+				case says && !s.HasAbsent():
+					out = append(out, b.claimValues(key, s)...)
 				}
 			}
 		}
@@ -273,6 +280,19 @@ func (b *builder) askedFor(key string) []string {
 	out = slices.Compact(out)
 	for _, v := range out {
 		b.topology.asked = append(b.topology.asked, key+"="+v)
+	}
+	return out
+}
+
+// claimValues returns the values that claims of the pools that leave a label open get for pods that ask for some value in s.
+func (b *builder) claimValues(key string, s label.Set) []string {
+	var out []string
+	for _, t := range b.templates {
+		if of, _ := t.reqs.Get(key); t.opens(key) {
+			if v, ok := AnyValue(of.Intersect(s)); ok {
+				out = append(out, v)
+			}
+		}
 	}
 	return out
 }

@@ -19,7 +19,8 @@ type group struct {
 	key        string
 	skew       int32
 	minDomains int32
-	required   bool
+	required   bool     // of affinity and anti-affinity
+	hard       bool     // of a spread: some pod of this batch insists on it
 	namespaces []string // sorted; nil with every
 	every      bool     // pods of every namespace
 	selector   selector

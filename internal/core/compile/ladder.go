@@ -157,6 +157,10 @@ func (b *builder) variantsOf(c *cohort) []problem.Variant {
 	if most := max(1, mostVariants/(len(i.terms)*len(alternatives))); len(levels) > most {
 		levels = append(levels[:most-1:most-1], levels[len(levels)-1])
 	}
+	uncounted := len(levels)
+	if wantsVariety(b.templates) && b.counted(c) {
+		levels = append(levels, levels[len(levels)-1])
+	}
 	var out []problem.Variant
 	for n, l := range levels {
 		owns := b.ownedAt(c, l)
@@ -171,7 +175,7 @@ func (b *builder) variantsOf(c *cohort) []problem.Variant {
 				reqs := full.And(alt)
 				at := b.conditions.reqs.of(reqs.Key(), reqs)
 				terms[k] = append(terms[k], at)
-				out = append(out, problem.Variant{Level: n, Reqs: at, Tol: tol, Owns: owns})
+				out = append(out, problem.Variant{Level: n, Reqs: at, Tol: tol, Owns: owns, Uncounted: n == uncounted})
 			}
 		}
 		if len(i.terms) == 1 || !wantsVariety(b.templates) {
@@ -179,11 +183,20 @@ func (b *builder) variantsOf(c *cohort) []problem.Variant {
 		}
 		for k := range alternatives {
 			if at, ok := b.conditions.union(terms[k], b.templates); ok {
-				out = append(out, problem.Variant{Level: n, Reqs: at, Tol: tol, Owns: owns})
+				out = append(out, problem.Variant{Level: n, Reqs: at, Tol: tol, Owns: owns, Uncounted: n == uncounted})
 			}
 		}
 	}
 	return out
+}
+
+// counted reports whether a group beyond the host counts the pods of a cohort. Such a group ties them to a domain, in which there may be
+// too few instance types for minValues. If no pod insists on the group, the pods give up being counted as the last of all preferences.
+func (b *builder) counted(c *cohort) bool {
+	return slices.ContainsFunc(c.groups, func(g int) bool {
+		group := b.topology.groups.list[g]
+		return !group.required && !group.hard && group.key != corev1.LabelHostname
+	})
 }
 
 // ownedAt returns the groups whose constraint counts at a level.

@@ -127,17 +127,11 @@ func (t *template) under(q *quota.Quota) bits.Set {
 	for key, set := range q.Needs() {
 		r = r.With(t.known.Normalize(key), set)
 	}
-	m := t.match(r, true)
+	m := t.match(r)
 	if !m.OK {
 		return nil
 	}
-	shapes := t.tmpl.Shapes.Clone()
-	if m.Shapes != nil {
-		shapes.Keep(m.Shapes)
-	}
-	if m.Mask != nil {
-		shapes.Only(func(sh int) bool { return t.tmpl.ShapeMask[sh].Meets(m.Mask) })
-	}
+	shapes := t.sellsUnder(&m)
 	if !shapes.Any() {
 		return nil
 	}

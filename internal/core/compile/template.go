@@ -30,6 +30,7 @@ type template struct {
 	version    int // of the daemons
 	learned    int // how many values of free labels were known
 	reqs       label.Reqs
+	part       label.Reqs // what labels may be in this part of the pool; see daemonParts
 	tmpl       problem.Template
 	openLabels []openLabel
 	ports      [][]ports.Port // host ports by daemon group
@@ -47,10 +48,10 @@ type openLabel struct {
 	from   int      // first bit; then one bit for each value, one for all others, one for absence
 }
 
-// templateOf returns a pool's template.
-func (m *Memory) templateOf(p Pool, in *Input) *template {
+// templateOf returns the template of a part of a pool.
+func (m *Memory) templateOf(p Pool, part label.Reqs, in *Input) *template {
 	cat := m.catalogOf(p, in)
-	key := templateKey{p.Pool, cat, in.Terms}
+	key := templateKey{p.Pool, cat, in.Terms, part.Key()}
 	t := m.templates[key]
 	if t != nil && t.version == m.daemonVersion && t.learned == m.learnedFor(t) {
 		t.used = m.turn
@@ -59,7 +60,7 @@ func (m *Memory) templateOf(p Pool, in *Input) *template {
 		}
 		return t
 	}
-	t = &template{known: m.known, pool: p.Pool, catalog: cat, version: m.daemonVersion, matches: map[string]problem.Match{}, used: m.turn}
+	t = &template{known: m.known, pool: p.Pool, catalog: cat, part: part, version: m.daemonVersion, matches: map[string]problem.Match{}, used: m.turn}
 	t.taints = p.Pool.Spec.Template.Spec.Taints
 	t.reqs = m.poolReqs(p.Pool)
 	m.build(t)
@@ -75,6 +76,7 @@ type templateKey struct {
 	pool    *v1.NodePool
 	catalog *catalog
 	terms   problem.Terms
+	part    string // identity of template.part
 }
 
 // poolReqs returns what the labels of a pool's nodes may be.
@@ -120,6 +122,9 @@ func (m *Memory) build(t *template) {
 	for i := range t.openLabels {
 		s, _ := t.reqs.Get(t.openLabels[i].key)
 		t.openLabels[i].narrow(s, t.tmpl.Mask)
+		if s, ok := t.part.Get(t.openLabels[i].key); ok {
+			t.openLabels[i].narrow(s, t.tmpl.Mask)
+		}
 	}
 	m.maskShapes(t)
 	m.countDollars(t)
@@ -136,10 +141,11 @@ func (m *Memory) build(t *template) {
 func (m *Memory) findFree(t *template) {
 	cat := t.catalog.shape
 	for _, q := range t.reqs {
-		if _, single := q.Set.Single(); single || cat.Mentions(q.Key) || q.Set.Empty() || !q.Set.Open() && len(q.Set.Values()) == 0 {
+		if !chosenPerNode(cat, q.Key, q.Set) {
 			continue
 		}
-		t.openLabels = append(t.openLabels, openLabel{key: q.Key, values: m.valuesFor(q.Key, q.Set)})
+		part, _ := t.part.Get(q.Key)
+		t.openLabels = append(t.openLabels, openLabel{key: q.Key, values: m.valuesFor(q.Key, q.Set, part)})
 	}
 	for _, key := range t.catalog.multiValued {
 		if len(m.asked[key]) == 0 {
@@ -160,9 +166,10 @@ func (m *Memory) findFree(t *template) {
 }
 
 // valuesFor returns the values of a label that a pool lists or pods mention, and the value that a claim gets if no pod does. The bounds
-// that anybody sets are among them, so that two sets of bounds meet only where a listed value meets them. No label can be negative.
-func (m *Memory) valuesFor(key string, s label.Set) []string {
-	out := slices.Clone(s.Values())
+// that anybody sets are among them, so that two sets of bounds meet only where a listed value meets them. So are the values that tell the
+// part of a pool from others. No label can be negative.
+func (m *Memory) valuesFor(key string, s, part label.Set) []string {
+	out := slices.Concat(s.Values(), part.Values())
 	out = append(out, boundsOf(s)...)
 	if v, ok := AnyValue(s); ok {
 		out = append(out, v)
@@ -258,12 +265,8 @@ func (m *Memory) addDaemons(t *template) {
 		}
 		on := bits.Make(cat.Len())
 		for _, r := range d.info.terms {
-			if m := t.match(r, false); m.OK {
-				if m.Shapes == nil {
-					on.Copy(t.tmpl.Shapes)
-				} else {
-					on.Or(m.Shapes)
-				}
+			if m := t.match(r); m.OK {
+				on.Or(t.sellsUnder(&m))
 			}
 		}
 		if on.Any() {
@@ -306,8 +309,24 @@ func (m *Memory) addDaemons(t *template) {
 	}
 }
 
-// match says what requirements leave of the template. With offers set, offerings count too; daemons run whatever is bought.
-func (t *template) match(r label.Reqs, offers bool) problem.Match {
+// sellsUnder returns the shapes that requirements leave of the template, and that can be bought with what they leave of its choices.
+func (t *template) sellsUnder(m *problem.Match) bits.Set {
+	out := t.tmpl.Shapes.Clone()
+	out.Keep(m.Shapes)
+	if m.Mask == nil {
+		return out
+	}
+	both := bits.Make(64 * len(t.tmpl.Mask))
+	out.Only(func(sh int) bool {
+		copy(both, t.tmpl.ShapeMask[sh])
+		both.And(m.Mask)
+		return t.tmpl.SellsAny(both)
+	})
+	return out
+}
+
+// match says what requirements leave of the template.
+func (t *template) match(r label.Reqs) problem.Match {
 	cat := t.catalog.shape
 	m := problem.Match{OK: true}
 	for _, q := range r {
@@ -337,7 +356,7 @@ func (t *template) match(r label.Reqs, offers bool) problem.Match {
 				return problem.Match{Code: reason.LabelMismatch, Key: q.Key}
 			}
 		}
-		if offers && cat.Decides(q.Key) || t.isFree(q.Key) {
+		if cat.Decides(q.Key) || t.isFree(q.Key) {
 			if m.Mask == nil {
 				m.Mask = t.tmpl.Mask.Clone()
 			}
@@ -347,7 +366,7 @@ func (t *template) match(r label.Reqs, offers bool) problem.Match {
 					t.openLabels[i].narrow(q.Set, m.Mask)
 				}
 			}
-			if offers && !t.tmpl.SellsAny(m.Mask) {
+			if !t.tmpl.SellsAny(m.Mask) {
 				return problem.Match{Code: reason.LabelMismatch, Key: q.Key}
 			}
 		}
@@ -363,7 +382,7 @@ func (t *template) isFree(key string) bool {
 func (t *template) matchOf(r label.Reqs, key string) problem.Match {
 	m, ok := t.matches[key]
 	if !ok {
-		m = t.match(r, true)
+		m = t.match(r)
 		t.matches[key] = m
 	}
 	return m

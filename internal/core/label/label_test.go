@@ -243,3 +243,23 @@ func saidAll(r Reqs) string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// A value is in a set or in its complement, and so is absence.
+func TestComplement(t *testing.T) {
+	for name, s := range map[string]Set{"In": Only("a", "b"), "NotIn": Except("a"), "Exists": Existing(), "DoesNotExist": Absent(), "anything": Anything(), "nothing": Nothing()} {
+		c, ok := s.Complement()
+		if !ok || c.HasAbsent() == s.HasAbsent() {
+			t.Errorf("%s: absence is in both or in neither", name)
+		}
+		for _, v := range []string{"a", "b", "7"} {
+			if c.Has(v) == s.Has(v) {
+				t.Errorf("%s: %s is in both or in neither", name, v)
+			}
+		}
+	}
+	if s, _ := New(Gt, []string{"3"}); s.bounded() {
+		if _, ok := s.Complement(); ok {
+			t.Error("bounds have a complement")
+		}
+	}
+}

@@ -177,6 +177,19 @@ func (s Set) Intersect(t Set) Set {
 	return r
 }
 
+// Complement returns what s does not allow. It returns false for a set with bounds, whose complement is no Set.
+func (s Set) Complement() (Set, bool) {
+	if s.bounded() {
+		return Set{}, false
+	}
+	if s.open {
+		return Set{vals: s.vals, absent: !s.absent}, true
+	}
+	r := Anything()
+	r.vals, r.absent = s.vals, !s.absent
+	return r, true
+}
+
 // Meets reports whether the intersection of s and t is not empty.
 func (s Set) Meets(t Set) bool {
 	if s.absent && t.absent {

@@ -27,13 +27,6 @@ func (t *Template) Arrivals(sh int) []Arrival {
 	return t.Daemons[t.DaemonOf[sh]].Counted
 }
 
-// SameArrivals reports whether the same daemons are counted on two shapes.
-func (t *Template) SameArrivals(a, b int) bool {
-	return slices.EqualFunc(t.Arrivals(a), t.Arrivals(b), func(x, y Arrival) bool {
-		return x.Group == y.Group && x.Count == y.Count && slices.Equal(x.Where, y.Where)
-	})
-}
-
 // DevicesOf is what a shape of a template brings.
 func (t *Template) DevicesOf(shape int) []*devices.State {
 	if t.Devices == nil || t.Devices[shape] == nil {

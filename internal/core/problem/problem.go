@@ -234,10 +234,11 @@ type Sticky struct {
 // A Variant is one way to read a pod: a required term, a level of preferences, a volume alternative. Earlier ones are
 // stricter.
 type Variant struct {
-	Level int
-	Reqs  int // requirements, with preferences and volumes
-	Tol   int // tolerations
-	Owns  []int
+	Level     int
+	Reqs      int // requirements, with preferences and volumes
+	Tol       int // tolerations
+	Owns      []int
+	Uncounted bool // groups on which no pod insists do not count the pods, so that these need no domain
 }
 
 // A Result is a plan in numbers.

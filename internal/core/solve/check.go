@@ -17,7 +17,7 @@ import (
 // Check says what is wrong with a result, or returns nil. It is slow and obvious: each pod against the plain meaning of
 // each rule, with none of the machinery that found the result. It also proves the bound once more.
 func Check(p *problem.Problem, r *problem.Result) error {
-	c := &checker{p: p, r: r}
+	c := &checker{p: p, r: r, facts: factsOf(p)}
 	c.checkCounts()
 	for i := range p.Nodes {
 		c.checkNode(i)
@@ -34,9 +34,10 @@ func Check(p *problem.Problem, r *problem.Result) error {
 }
 
 type checker struct {
-	p   *problem.Problem
-	r   *problem.Result
-	bad []error
+	p     *problem.Problem
+	r     *problem.Result
+	facts *facts
+	bad   []error
 }
 
 func (c *checker) failf(format string, args ...any) {
@@ -380,7 +381,7 @@ func (c *checker) tally(g int, group *spread.Group, crowds []crowd) map[int]*tal
 			}
 		}
 		for _, x := range cr.pods {
-			matches, owns := slices.Contains(x.class.Groups, g), slices.Contains(x.variant.Owns, g)
+			matches, owns := slices.Contains(x.class.Groups, g) && c.facts.counts(x.variant, g), slices.Contains(x.variant.Owns, g)
 			if d < 0 {
 				if owns && group.Kind != spread.Anti {
 					c.failf("%s carries a constraint over a label that its node does not have", x.class.Name)
@@ -451,7 +452,7 @@ func (c *checker) checkSkew(g int, group *spread.Group, domains map[int]*tally, 
 	if group.Key != spread.Host {
 		known := 0
 		class := slices.IndexFunc(c.p.Classes, func(x problem.Class) bool { return x.Name == t.sample.class.Name })
-		reach := newState(factsOf(c.p)).ties.reachOf(problem.ClassID(class)).domains[group.Key]
+		reach := newState(c.facts).ties.reachOf(problem.ClassID(class)).domains[group.Key]
 		for u := range c.p.Keys[group.Key].Values {
 			if !group.Universe.Has(u) && !reach.Has(u) {
 				continue

@@ -165,7 +165,7 @@ func (op *opener) bestShape(q *trial, i problem.TemplateID, mask bits.Set, cands
 		return best, 0
 	}
 	got, bad := op.fleet.meetMinValues(q, best, mask)
-	if others := op.withOtherDaemons(tmpl, best.shape, cands); bad != 0 && len(others) > 0 {
+	if others := op.withOtherDaemons(best, mask, cands); bad != 0 && len(others) > 0 {
 		if other, worse := op.bestShape(q, i, mask, others); worse == 0 {
 			return other, 0
 		}
@@ -175,11 +175,11 @@ func (op *opener) bestShape(q *trial, i problem.TemplateID, mask bits.Set, cands
 
 // withOtherDaemons returns the shapes on which constraints count other DaemonSet pods than on the target. A claim cannot list such a shape
 // beside the target. So if the target cannot meet minValues, bestShape tries these shapes by themselves.
-func (op *opener) withOtherDaemons(t *problem.Template, target int, shapes []int32) []int32 {
+func (op *opener) withOtherDaemons(to target, mask bits.Set, shapes []int32) []int32 {
 	if op.facts.arrival == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(shapes), func(sh int32) bool { return t.SameArrivals(int(sh), target) })
+	return slices.DeleteFunc(slices.Clone(shapes), func(sh int32) bool { return op.facts.sameArrivals(to.tmpl, int(sh), to.shape, mask) })
 }
 
 // shapeInDomains reports whether a node of shape sh is in the chosen domains, for the topology keys that the shape decides.

@@ -108,9 +108,22 @@ func (cs *census) upsets(g *spread.Group, q *trial, counted bool) bool {
 	return d >= 0 && g.OwnersAt(d) > 0 && g.At(d)-g.Least(nil) > g.MaxSkew
 }
 
-// cutDaemons takes out the shapes on which constraints count other DaemonSet pods than on the target.
-func (cs *census) cutDaemons(t *problem.Template, target int, shapes bits.Set) {
+// cutDaemons takes out the shapes on which constraints count other DaemonSet pods than on the target, with the choices that mask leaves.
+func (cs *census) cutDaemons(t problem.TemplateID, target int, mask, shapes bits.Set) {
 	if cs.facts.arrival != nil {
-		shapes.Only(func(sh int) bool { return t.SameArrivals(sh, target) })
+		shapes.Only(func(sh int) bool { return cs.facts.sameArrivals(t, sh, target, mask) })
 	}
+}
+
+// sameArrivals reports whether constraints count the same DaemonSet pods on new nodes of two shapes, with the choices that mask leaves.
+func (f *facts) sameArrivals(t problem.TemplateID, a, b int, mask bits.Set) bool {
+	tmpl := &f.p.Templates[t]
+	chosen := func(x problem.Arrival) bool { return x.Where != nil }
+	if len(tmpl.Daemons) == 0 || tmpl.DaemonOf[a] == tmpl.DaemonOf[b] && !slices.ContainsFunc(tmpl.Arrivals(a), chosen) {
+		return true
+	}
+	started := func(sh int) []problem.Arrival {
+		return slices.DeleteFunc(slices.Clone(tmpl.Arrivals(sh)), func(x problem.Arrival) bool { return !f.starts(&x, t, sh, mask) })
+	}
+	return slices.EqualFunc(started(a), started(b), func(x, y problem.Arrival) bool { return x.Group == y.Group && x.Count == y.Count })
 }

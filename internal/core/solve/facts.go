@@ -76,6 +76,11 @@ func findStrict(p *problem.Problem) bits.Set {
 	return out
 }
 
+// counts reports whether a group that selects the pods of a variant counts them.
+func (f *facts) counts(v *problem.Variant, g int) bool {
+	return !v.Uncounted || f.strict.Has(g) || f.p.Groups[g].Required
+}
+
 // match returns what a variant leaves of a template.
 func (f *facts) match(v *problem.Variant, t problem.TemplateID) *problem.Match {
 	return &f.p.Labels.OnTemplate[v.Reqs][t]

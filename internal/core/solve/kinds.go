@@ -70,7 +70,7 @@ func (f *fleet) cut(bin problem.BinID, shapes bits.Set) {
 	}
 	f.bins.cutDomains(bin, shapes)
 	f.census.cutCounts(bin, shapes)
-	f.census.cutDaemons(f.bins.template(f.bins.node(bin)), f.bins.node(bin).target, shapes)
+	f.census.cutDaemons(f.bins.node(bin).tmpl, f.bins.node(bin).target, f.bins.maskOf(bin), shapes)
 	f.cutPorts(bin, shapes)
 	f.cutVolumes(bin, shapes)
 	f.cutDevices(bin, nil, shapes)

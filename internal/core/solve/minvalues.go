@@ -39,7 +39,7 @@ func (f *fleet) meetsValues(q *trial, n *newNode, mask bits.Set) bool {
 	need.Add(q.c.Need)
 	shapes := f.bins.holding(q.bin, mask, need, f.facts.match(q.v, n.tmpl))
 	f.bins.cutDomains(q.bin, shapes)
-	f.census.cutDaemons(tmpl, n.target, shapes)
+	f.census.cutDaemons(n.tmpl, n.target, mask, shapes)
 	f.census.cutChosen(q, n.tmpl, shapes)
 	f.cutPorts(q.bin, shapes)
 	shapes.Only(func(sh int) bool { return fits(q.c, tmpl, sh) })
@@ -104,7 +104,7 @@ func (f *fleet) meetMinValues(q *trial, best target, mask bits.Set) (target, rea
 	shapes := f.bins.buyable(best.tmpl, mask, q.c.Need)
 	shapes.Keep(f.facts.match(q.v, best.tmpl).Shapes)
 	f.census.cutChosen(q, best.tmpl, shapes)
-	f.census.cutDaemons(tmpl, best.shape, shapes)
+	f.census.cutDaemons(best.tmpl, best.shape, mask, shapes)
 	shapes.Only(func(sh int) bool { return fits(q.c, tmpl, sh) })
 	best.min = &minimum{}
 	if f.stock.limits.limited(best.tmpl) {

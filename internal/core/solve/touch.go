@@ -87,6 +87,9 @@ func (ti *ties) fillTouches(t *touches, class problem.ClassID, v *problem.Varian
 	}
 	matches := bits.Make(len(ti.facts.p.Groups))
 	for _, g := range c.Groups {
+		if !ti.facts.counts(v, g) {
+			continue
+		}
 		matches.Add(g)
 		to := at(ti.facts.p.Groups[g].Key)
 		to.counted = append(to.counted, g)
