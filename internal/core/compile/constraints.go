@@ -256,7 +256,8 @@ func (b *builder) readKeys() {
 }
 
 // askedFor returns the values of a label that pods of this batch ask for, sorted, if some pool leaves the label open: the values that they
-// list, at most mostDomains of each list, and the value that a claim gets for pods that want the label whatever its value. It notes them in topology.asked as well: where these differ from those of the last batch, groups are counted anew.
+// list, at most mostDomains of each list, and the value that a claim gets for pods that want the label whatever its value. It notes them in
+// topology.asked as well: where these differ from those of the last batch, groups are counted anew.
 func (b *builder) askedFor(key string) []string {
 	if !slices.ContainsFunc(b.templates, func(t *template) bool { return t.opens(key) }) {
 		return nil
@@ -271,7 +272,7 @@ func (b *builder) askedFor(key string) []string {
 					values := s.Values()
 					out = append(out, values[:min(len(values), mostDomains)]...)
 				case says && !s.HasAbsent():
-					out = append(out, b.claimValues(key, s)...)
+					out = append(out, claimValues(b.templates, key, s)...)
 				}
 			}
 		}
@@ -285,9 +286,9 @@ func (b *builder) askedFor(key string) []string {
 }
 
 // claimValues returns the values that claims of the pools that leave a label open get for pods that ask for some value in s.
-func (b *builder) claimValues(key string, s label.Set) []string {
+func claimValues(templates []*template, key string, s label.Set) []string {
 	var out []string
-	for _, t := range b.templates {
+	for _, t := range templates {
 		if of, _ := t.reqs.Get(key); t.opens(key) {
 			if v, ok := AnyValue(of.Intersect(s)); ok {
 				out = append(out, v)

@@ -25,11 +25,11 @@ func (b *builder) daemonParts(p Pool) []label.Reqs {
 		if !chosenPerNode(cat, q.Key, q.Set) {
 			continue
 		}
-		sets := b.toldApart(p, q.Key, q.Set)
+		sets := b.mem.toldApart(p, q.Key, q.Set)
 		if len(sets) == 1 || len(parts)*len(sets) > mostParts {
 			continue
 		}
-		if !b.asks(q.Key) {
+		if !anyAsks(b.cohorts, q.Key) {
 			sets = sets[:1]
 		}
 		var next []label.Reqs
@@ -51,10 +51,10 @@ func chosenPerNode(cat *shape.Catalog, key string, s label.Set) bool {
 
 // toldApart splits the values that a pool allows for a label into sets that the pool's DaemonSets do not tell apart. The first set has the
 // value of nodes whose pods ask for none.
-func (b *builder) toldApart(p Pool, key string, all label.Set) []label.Set {
+func (m *Memory) toldApart(p Pool, key string, all label.Set) []label.Set {
 	sets := []label.Set{all}
-	for i := range b.mem.daemons {
-		d := &b.mem.daemons[i]
+	for i := range m.daemons {
+		d := &m.daemons[i]
 		if d.ignored() || !toleratesAll(d.info.tolerances, p.Pool.Spec.Template.Spec.Taints, true) {
 			continue
 		}
@@ -94,9 +94,9 @@ func split(sets []label.Set, by label.Set) []label.Set {
 	return out
 }
 
-// asks reports whether pods of this batch ask for values of a label, or are counted by it.
-func (b *builder) asks(key string) bool {
-	return slices.ContainsFunc(b.cohorts, func(c *cohort) bool {
+// anyAsks reports whether pods of some cohort ask for values of a label, or are counted by it.
+func anyAsks(cohorts []*cohort, key string) bool {
+	return slices.ContainsFunc(cohorts, func(c *cohort) bool {
 		i := c.info
 		says := func(r label.Reqs) bool { _, ok := r.Get(key); return ok }
 		spreads := func(t spreadTerm) bool { return t.key == key }

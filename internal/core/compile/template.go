@@ -60,7 +60,8 @@ func (m *Memory) templateOf(p Pool, part label.Reqs, in *Input) *template {
 		}
 		return t
 	}
-	t = &template{known: m.known, pool: p.Pool, catalog: cat, part: part, version: m.daemonVersion, matches: map[string]problem.Match{}, used: m.turn}
+	t = &template{known: m.known, pool: p.Pool, catalog: cat, part: part, version: m.daemonVersion,
+		matches: map[string]problem.Match{}, used: m.turn}
 	t.taints = p.Pool.Spec.Template.Spec.Taints
 	t.reqs = m.poolReqs(p.Pool)
 	m.build(t)
