@@ -124,6 +124,7 @@ func (l *Loop) watchMachines(ctx context.Context) {
 	watched := l.Metrics.Loop(machinesName, 1)
 	defer l.Metrics.End(watched)
 	left := quickRuns
+	last := time.Now() // when the last round ended
 	for {
 		wait := slowInterval
 		if len(l.latched) > 0 {
@@ -131,20 +132,19 @@ func (l *Loop) watchMachines(ctx context.Context) {
 		}
 		if left > 0 {
 			wait = quickInterval
-			left--
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.suspect:
-			if left < quickRuns/2 {
-				left = quickRuns / 2
-			}
-		case <-time.After(wait):
+		case <-l.suspect: // however often it comes, it does not put off the next round
+			left = max(left, quickRuns/2)
+		case <-time.After(time.Until(last.Add(wait))):
+			left = max(left-1, 0)
 			l.turn(ctx, watched, "looking for machines without claim", l.machines)
 			if l.awaited {
 				left = max(left, 1)
 			}
+			last = time.Now()
 		}
 	}
 }

@@ -77,6 +77,30 @@ func TestMachinesWithoutClaimAreStopped(t *testing.T) {
 	})
 }
 
+// A claim whose launch stays in doubt is asked about every few seconds.
+func TestClaimsInDoubtPutNothingOff(t *testing.T) {
+	var o sim.KarpenterOptions
+	o.Claim.Settled = func(context.Context, *v1.NodeClaim) (bool, error) { return false, nil }
+	sim.Bubble(t, sim.Options{}, o, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault {
+			if c.Method == fakecloud.Launch && c.Claim == "doubt" {
+				return fakecloud.Fault{Err: fmt.Errorf("throttled")}
+			}
+			return fakecloud.Fault{}
+		})
+		doubt := sim.Claim("doubt")
+		sim.Create(t, w, doubt)
+		time.Sleep(time.Second)
+		sim.Delete(t, w, doubt)
+		launch(t, w, sim.Claim("gone"))
+		time.Sleep(time.Minute)
+		if n := len(w.Cloud.Machines()); n > 0 {
+			t.Errorf("%d machines without a claim are left after a minute", n)
+		}
+		sim.Get[*v1.NodeClaim](t, w, "doubt") // it is in doubt still
+	})
+}
+
 func TestClaimsAreListedOnSuspicionOnly(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
 		lists := 0
