@@ -10,8 +10,8 @@ help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
 plan: ## the quickest look: what the machines for docs/examples would be and cost; no cluster, no account
 	@mkdir -p bin && go build -o bin/karpenter ./cmd/karpenter && bin/karpenter plan -f docs/examples
-up: build ## start a cluster with Karpenter on this machine; ARGS="--boot-delay 45s" for realism, ARGS="--set key=value" for values of the chart, KUBERNETES=1.34 for that minor
-	@bin/karpenter-local up $(if $(KUBERNETES),--kubernetes $(KUBERNETES)) $(ARGS)
+up: build ## start a cluster with Karpenter on this machine; ARGS="--boot-delay 45s" for realism, ARGS="--set key=value" for values of the chart, ARGS="--provider kwok" for Karpenter's KWOK provider; KUBERNETES=1.34 for that minor
+	@$(if $(findstring --provider,$(ARGS)),hack/provider $(ARGS) && )bin/karpenter-local up $(if $(KUBERNETES),--kubernetes $(KUBERNETES)) $(ARGS)
 down: ## stop it, keep its state
 	@if [ -x bin/karpenter-local ]; then bin/karpenter-local down; else echo "There is no cluster here."; fi
 status: ## what runs, nodes, dollars per hour
@@ -35,8 +35,8 @@ bench: ## benchmarks, compared with the last ones that were saved: make bench SA
 	@hack/bench
 bench-peer: ## planner and controller beside Karpenter's own, written to docs/benchmarks.md; FULL=1 for the large rows
 	@hack/bench-peer
-clouds: ## our core over providers that were written for Karpenter: build bin/karpenter-kwok, run the tests of the adapter
-	@GOTOOLCHAIN=auto go -C clouds/upstream build -o ../../bin/karpenter-kwok ./karpenter-kwok && GOTOOLCHAIN=auto go -C clouds/upstream test ./...
+clouds: build ## our core over providers that were written for Karpenter: bin/karpenter-kwok, the tests of the adapter, and those on the local cluster
+	@hack/provider --provider kwok && GOTOOLCHAIN=auto go -C clouds/upstream test ./... && go -C local test -tags clouds -count=1 -run Provider ./e2e
 fuzz: ## every fuzz target for a short while; FUZZTIME=1m for longer
 	@hack/fuzz
 soak: build ## the long seeds; goes on where it was cut off

@@ -29,7 +29,7 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{"up", "[--set key=value] [--values FILE] [--reset-values] [--empty] [--boot-delay 2s] [--boot-spread 1s] " +
+		{"up", "[--set key=value] [--values FILE] [--reset-values] [--empty] [--provider kwok] [--boot-delay 2s] [--boot-spread 1s] " +
 			"[--kubernetes 1.34] [--port N] [--foreground]",
 			"start the cluster; where it runs, change the chart's values", up},
 		{"down", "", "stop it and keep its state", down},

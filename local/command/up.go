@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -75,6 +76,9 @@ func up(args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := built(wanted.Provider); err != nil {
+		return err
+	}
 	pid, err := dir.Holder()
 	if err != nil {
 		return err
@@ -108,6 +112,22 @@ func up(args []string) error {
 	return detach(dir, args)
 }
 
+// built reports an error if the executable of a provider's controller is missing. AWS, "", needs none.
+func built(provider string) error {
+	if provider == "" {
+		return nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(filepath.Dir(self), "karpenter-"+provider)
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("there is no %s: `make up ARGS=\"--provider %s\"` builds it, which takes minutes", path, provider)
+	}
+	return nil
+}
+
 // chooseMinor sets the minor that the cluster runs, "" for this executable's. A cluster that runs already keeps its own.
 func chooseMinor(dir home.Dir, settings *home.Settings, own string, running bool) error {
 	last, err := dir.Read()
@@ -137,11 +157,11 @@ func change(dir home.Dir, wanted home.Install) error {
 		return err
 	}
 	log := slog.New(slog.DiscardHandler)
-	if err := release.Install(ctx, dir.Kubeconfig(), release.Wish{Values: wanted.Values, Now: true}, log); err != nil {
+	if err := release.Install(ctx, dir.Kubeconfig(), wishOf(wanted, true), log); err != nil {
 		return err
 	}
-	if before.Empty {
-		if err := release.Objects(ctx, dir.Kubeconfig(), log); err != nil {
+	if before.Empty || before.Provider != wanted.Provider {
+		if err := release.Objects(ctx, dir.Kubeconfig(), wanted.Provider, log); err != nil {
 			return err
 		}
 	}
@@ -333,8 +353,8 @@ func install(args []string) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if err := release.Install(context.Background(), *kubeconfig, release.Wish{Values: wanted.Values, Now: *now}, log); err != nil {
+	if err := release.Install(context.Background(), *kubeconfig, wishOf(wanted, *now), log); err != nil {
 		return err
 	}
-	return release.Objects(context.Background(), *kubeconfig, log)
+	return release.Objects(context.Background(), *kubeconfig, wanted.Provider, log)
 }

@@ -16,6 +16,8 @@ type wish struct {
 	values values.Options
 	reset  bool
 	empty  *bool // nil where nothing was said
+	// provider is "" where nothing was said.
+	provider string
 }
 
 func wishFlags(flags *flag.FlagSet) *wish {
@@ -25,6 +27,9 @@ func wishFlags(flags *flag.FlagSet) *wish {
 	}
 	flags.Func("set", "a value of the chart karpenter, as helm takes it: `key=value`; kept for the next times", list(&w.values.Values))
 	flags.Func("values", "a `file` with values of the chart; kept for the next times", list(&w.values.ValueFiles))
+	flags.StringVar(&w.provider, "provider", "",
+		"the `provider` of machines: aws for this project's own; kwok and aws-upstream for Karpenter's own under this project's core; "+
+			"kept for the next times")
 	flags.BoolVar(&w.reset, "reset-values", false, "forget the values that were kept")
 	flags.BoolFunc("empty", "install nothing: neither charts nor first objects", func(text string) error {
 		empty := text == "true"
@@ -50,13 +55,24 @@ func (w *wish) of(dir home.Dir) (home.Install, bool, error) {
 	if err != nil {
 		return wanted, false, err
 	}
-	now := len(given) > 0 || w.reset
+	now := len(given) > 0 || w.reset || w.provider != ""
+	if w.provider != "" {
+		wanted.Provider = w.provider
+	}
+	if wanted.Provider == release.AWS {
+		wanted.Provider = ""
+	}
 	if now && wanted.Empty {
 		return wanted, false, fmt.Errorf("an empty cluster has no charts to give values to; --empty=false installs them")
 	}
 	wanted.Values = loader.MergeMaps(wanted.Values, given)
-	if err := release.Refused(wanted.Values); err != nil {
-		return wanted, false, fmt.Errorf("the chart refuses its values: %w", err)
+	if err := release.Refused(wishOf(wanted, now)); err != nil {
+		return wanted, false, err
 	}
 	return wanted, now || w.empty != nil, nil
+}
+
+// wishOf is what was stored as package release takes it; now says that the user asked for it just now.
+func wishOf(i home.Install, now bool) release.Wish {
+	return release.Wish{Provider: i.Provider, Values: i.Values, Now: now}
 }

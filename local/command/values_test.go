@@ -34,6 +34,10 @@ func TestValuesAreKept(t *testing.T) {
 		"an empty cluster stays empty":    {home.Install{Empty: true}, nil, home.Install{Empty: true}, false, ""},
 		"until that is taken back":        {home.Install{Empty: true}, []string{"--empty=false", "--set", "replicas=2"}, home.Install{Values: values{"replicas": int64(2)}}, true, ""},
 		"it has no values":                {home.Install{Empty: true}, []string{"--set", "replicas=2"}, home.Install{}, false, "an empty cluster has no charts"},
+		"another provider":                {before, []string{"--provider", "kwok"}, home.Install{Provider: "kwok", Values: before.Values}, true, ""},
+		"it is kept":                      {home.Install{Provider: "kwok"}, nil, home.Install{Provider: "kwok"}, false, ""},
+		"until AWS is wanted again":       {home.Install{Provider: "kwok"}, []string{"--provider", "aws"}, home.Install{}, true, ""},
+		"there is no such provider":       {before, []string{"--provider", "moon"}, home.Install{}, false, "choose one of aws, aws-upstream, kwok"},
 		"the chart refuses what is wrong": {before, []string{"--set", "replica=2"}, home.Install{}, false, "the chart refuses its values"},
 		"there is no such file":           {before, []string{"--values", file + ".gone"}, home.Install{}, false, "no such file"},
 	} {

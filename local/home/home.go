@@ -164,8 +164,9 @@ type Settings struct {
 
 // An Install says what is installed into the cluster.
 type Install struct {
-	Empty  bool           // nothing at all
-	Values map[string]any // of the chart karpenter, beside those that the local cluster needs
+	Empty    bool           // nothing at all
+	Provider string         `json:",omitempty"` // of machines; "" for AWS
+	Values   map[string]any // of the chart karpenter, beside those that the local cluster needs
 }
 
 // WriteInstall stores it for this run and all that follow.

@@ -200,14 +200,14 @@ func (n *Nodes) Silence(ctx context.Context, node string) {
 }
 
 // Forget removes the Nodes whose machine went in the meantime. There reports whether a machine is there. Nodes
-// that never had one, those of the control plane, stay.
+// that never had one stay: those of the control plane, and those that another provider made.
 func (n *Nodes) Forget(ctx context.Context, there func(providerID string) bool) error {
 	all, err := n.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, node := range all.Items {
-		if _, ours := node.Annotations[Annotation]; ours && node.Spec.ProviderID != "" && !there(node.Spec.ProviderID) {
+		if _, ours := node.Annotations[attached]; ours && node.Spec.ProviderID != "" && !there(node.Spec.ProviderID) {
 			n.Gone(ctx, node.Name, node.Spec.ProviderID)
 		}
 	}

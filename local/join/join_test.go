@@ -138,7 +138,7 @@ func TestNodesOfMachinesThatWentUnseenAreForgotten(t *testing.T) {
 	gone.Node, gone.ProviderID = "gone", "cloud:///a/gone"
 	foreign.Node, foreign.ProviderID = "foreign", "cloud:///a/foreign"
 	theirs := Node(foreign, time.Unix(0, 0))
-	theirs.Annotations = nil
+	theirs.Annotations = map[string]string{Annotation: AnnotationValue} // which another provider made
 	control := machine()
 	control.Node, control.ProviderID = "control-a", ""
 	client, nodes := world(Node(gone, time.Unix(0, 0)), Node(there, time.Unix(0, 0)), Node(control, time.Unix(0, 0)), theirs)

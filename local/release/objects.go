@@ -20,7 +20,16 @@ const patience = 30 * time.Second
 
 // Objects makes the objects that a local cluster starts with: a node class, a node pool, and a Deployment to play with. What
 // the user has changed stays unchanged.
-func Objects(ctx context.Context, kubeconfig string, log *slog.Logger) error {
+func Objects(ctx context.Context, kubeconfig, provider string, log *slog.Logger) error {
+	p, err := find(provider)
+	if err != nil {
+		return err
+	}
+	return createAll(ctx, kubeconfig, log, p.first)
+}
+
+// createAll makes the objects of a file that the cluster does not have.
+func createAll(ctx context.Context, kubeconfig string, log *slog.Logger, file string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -30,11 +39,11 @@ func Objects(ctx context.Context, kubeconfig string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	first, err := read("first.yaml")
+	all, err := read(file)
 	if err != nil {
 		return err
 	}
-	for _, o := range first {
+	for _, o := range all {
 		// As if the user had applied it: their own apply of an object of that name then neither warns nor leaves our fields behind.
 		if err := util.CreateApplyAnnotation(o, unstructured.UnstructuredJSONScheme); err != nil {
 			return fmt.Errorf("annotate %s %s: %w", o.GetKind(), o.GetName(), err)

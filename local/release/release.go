@@ -42,7 +42,7 @@ type Release struct {
 	Values map[string]any
 }
 
-// Releases are what a local cluster gets, with values beside those that it needs.
+// Releases are what a local cluster gets for AWS, with values beside those that it needs.
 func Releases(values map[string]any) []Release {
 	return []Release{
 		{Chart: "karpenter-crd"},
@@ -57,8 +57,16 @@ func Releases(values map[string]any) []Release {
 	}
 }
 
-// Refused says why the charts cannot be installed with such values.
-func Refused(values map[string]any) error {
+// Refused says why the charts cannot be installed so.
+func Refused(wish Wish) error {
+	p, err := find(wish.Provider)
+	if err != nil {
+		return err
+	}
+	values, err := p.withValues(wish.Values)
+	if err != nil {
+		return err
+	}
 	for _, r := range Releases(values) {
 		ch, err := Load(r.Chart)
 		if err != nil {
@@ -67,10 +75,10 @@ func Refused(values map[string]any) error {
 		options := chartcommon.ReleaseOptions{Name: r.Chart, Namespace: plane.Namespace, Revision: 1, IsInstall: true}
 		all, err := util.ToRenderValues(ch, r.Values, options, chartcommon.DefaultCapabilities)
 		if err != nil {
-			return err
+			return fmt.Errorf("the chart refuses its values: %w", err)
 		}
 		if _, err := engine.Render(ch, all); err != nil {
-			return err
+			return fmt.Errorf("the chart refuses its values: %w", err)
 		}
 	}
 	return nil
@@ -99,7 +107,8 @@ func Load(name string) (*chart.Chart, error) {
 
 // A Wish is a wanted installation.
 type Wish struct {
-	Values map[string]any
+	Provider string // of machines; "" for AWS
+	Values   map[string]any
 	// Now says that they said so just now: it counts even where they have installed or upgraded a release by themselves since.
 	Now bool
 }
@@ -107,7 +116,20 @@ type Wish struct {
 // Install installs or upgrades every release, unless the cluster has it unchanged.
 func Install(ctx context.Context, kubeconfig string, wish Wish, log *slog.Logger) error {
 	kube.ManagedFieldsManager = "helm" // a user who uses helm later does not run into our fields
-	for _, r := range Releases(wish.Values) {
+	p, err := find(wish.Provider)
+	if err != nil {
+		return err
+	}
+	if p.definitions != "" { // the controller needs them when it starts
+		if err := createAll(ctx, kubeconfig, log, p.definitions); err != nil {
+			return err
+		}
+	}
+	values, err := p.withValues(wish.Values)
+	if err != nil {
+		return err
+	}
+	for _, r := range Releases(values) {
 		begin := time.Now()
 		did, err := r.install(ctx, kubeconfig, wish.Now, log)
 		if err != nil {

@@ -159,7 +159,12 @@ func (c *container) command(ctx context.Context, ports map[int32]int) (*exec.Cmd
 		return nil, err
 	}
 	env[PortsEnv] = mapping(ports)
-	args := []string{"controller", "--kubeconfig=" + c.pod.identity.kubeconfig()}
+	binary, args := r.binary, []string{"controller", "--kubeconfig=" + c.pod.identity.kubeconfig()}
+	if other := executable(c.spec.Image); other != "" {
+		binary, args = filepath.Join(filepath.Dir(r.binary), other), nil
+		env["KUBECONFIG"] = c.pod.identity.kubeconfig()
+		env.move(ports)
+	}
 	given := c.spec.Args
 	if len(c.spec.Command) > 1 { // its first word is a program of the image
 		given = append(c.spec.Command[1:len(c.spec.Command):len(c.spec.Command)], given...)
@@ -167,7 +172,7 @@ func (c *container) command(ctx context.Context, ports map[int32]int) (*exec.Cmd
 	for _, arg := range given {
 		args = append(args, expansion.Expand(arg, expansion.MappingFuncFor(env)))
 	}
-	cmd := exec.Command(r.binary, args...)
+	cmd := exec.Command(binary, args...)
 	cmd.Dir = c.pod.identity.folder
 	cmd.Env = env.list()
 	return cmd, nil

@@ -37,6 +37,17 @@ func (e environment) list() []string {
 	return all
 }
 
+// move gives a program that does not know PortsEnv the ports of this machine, in the variables that name its ports.
+func (e environment) move(ports map[int32]int) {
+	for port, at := range ports {
+		for name, value := range e {
+			if strings.HasSuffix(name, "_PORT") && value == fmt.Sprint(port) {
+				e[name] = fmt.Sprint(at)
+			}
+		}
+	}
+}
+
 // machine is what every process of this machine finds.
 func machine(given []string) environment {
 	e := environment{}

@@ -125,3 +125,12 @@ func TestTheShellIsNotTheContainer(t *testing.T) {
 		t.Errorf("a process finds %v", got)
 	}
 }
+
+func TestPortsAreMoved(t *testing.T) {
+	e := environment{"METRICS_PORT": "8080", "HEALTH_PROBE_PORT": "8081", "UI_PORT": "9000", "MEMORY_LIMIT": "8080"}
+	e.move(map[int32]int{8080: 50001, 8081: 50002})
+	want := environment{"METRICS_PORT": "50001", "HEALTH_PROBE_PORT": "50002", "UI_PORT": "9000", "MEMORY_LIMIT": "8080"}
+	if !maps.Equal(e, want) {
+		t.Errorf("moved to %v, want %v", e, want)
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,7 +146,7 @@ func leaderReady(ctx context.Context, client kubernetes.Interface) error {
 	if holder == "" {
 		return errors.New("no replica leads")
 	}
-	pod, err := client.CoreV1().Pods(plane.Namespace).Get(ctx, holder, metav1.GetOptions{})
+	pod, err := leader(ctx, client, holder)
 	if err != nil {
 		return fmt.Errorf("the replica that leads: %w", err)
 	}
@@ -152,6 +154,24 @@ func leaderReady(ctx context.Context, client kubernetes.Interface) error {
 		return err
 	}
 	return webhookReached(ctx, client)
+}
+
+// leader returns the pod that holds the lease. A controller that does not read its name from the environment signs with the name of this
+// machine: it is the newest pod.
+func leader(ctx context.Context, client kubernetes.Interface, holder string) (*corev1.Pod, error) {
+	pods := client.CoreV1().Pods(plane.Namespace)
+	if host, err := os.Hostname(); err != nil || host != holder {
+		return pods.Get(ctx, holder, metav1.GetOptions{})
+	}
+	all, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + plane.ServiceAccount})
+	if err != nil {
+		return nil, err
+	}
+	if len(all.Items) == 0 {
+		return nil, errors.New("it has no pod")
+	}
+	last := slices.MaxFunc(all.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return &last, nil
 }
 
 // webhookReached says why the API server does not reach the controller's webhook. Not all clusters have it.
