@@ -39,6 +39,7 @@ const (
 	quickRuns     = 20
 	slowInterval  = 2 * time.Minute
 	keptInterval  = 30 * time.Second // an operator waits to see the outcome
+	retryInterval = 30 * time.Second // after a round that failed, and may have left a machine
 	claimsTurn    = 2 * time.Minute
 	atOnce        = 20
 	pageSize      = 500
@@ -124,9 +125,12 @@ func (l *Loop) watchMachines(ctx context.Context) {
 	watched := l.Metrics.Loop(machinesName, 1)
 	defer l.Metrics.End(watched)
 	left := quickRuns
-	last := time.Now() // when the last round ended
+	last, failed := time.Now(), false // when the last round ended, and whether it failed
 	for {
 		wait := slowInterval
+		if failed {
+			wait = retryInterval
+		}
 		if len(l.latched) > 0 {
 			wait = keptInterval
 		}
@@ -140,7 +144,7 @@ func (l *Loop) watchMachines(ctx context.Context) {
 			left = max(left, quickRuns/2)
 		case <-time.After(time.Until(last.Add(wait))):
 			left = max(left-1, 0)
-			l.turn(ctx, watched, "looking for machines without claim", l.machines)
+			failed = !l.turn(ctx, watched, "looking for machines without claim", l.machines)
 			if l.awaited {
 				left = max(left, 1)
 			}
@@ -157,11 +161,13 @@ func (l *Loop) watchClaims(ctx context.Context) {
 	}
 }
 
-// turn does one round. A panic costs the round and nothing else.
-func (l *Loop) turn(ctx context.Context, watched *telemetry.Loop, what string, round func(context.Context) error) {
-	if err := watched.Turn(ctx, what, round); err != nil && ctx.Err() == nil {
+// turn does one round and reports whether it succeeded. A panic costs the round and nothing else.
+func (l *Loop) turn(ctx context.Context, watched *telemetry.Loop, what string, round func(context.Context) error) bool {
+	err := watched.Turn(ctx, what, round)
+	if err != nil && ctx.Err() == nil {
 		telemetry.Log(ctx).Error(what+" failed", "error", err)
 	}
+	return err == nil
 }
 
 // machines stops machines without claims. The machines are listed first: a claim that is created afterwards has none of

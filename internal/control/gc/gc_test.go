@@ -101,6 +101,26 @@ func TestClaimsInDoubtPutNothingOff(t *testing.T) {
 	})
 }
 
+func TestARoundThatFailsIsTriedAgainSoon(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		time.Sleep(20 * time.Minute)
+		var asked []time.Time
+		w.Cloud.SetFault(func(c fakecloud.Call) (f fakecloud.Fault) {
+			if c.Method == fakecloud.Terminate {
+				if asked = append(asked, time.Now()); len(asked) == 1 {
+					f.Err = fmt.Errorf("throttled")
+				}
+			}
+			return f
+		})
+		launch(t, w, sim.Claim("gone"))
+		time.Sleep(5 * time.Minute)
+		if len(asked) < 2 || asked[1].Sub(asked[0]) > 30*time.Second {
+			t.Errorf("the machine was stopped at %v, want a second try half a minute after the first", asked)
+		}
+	})
+}
+
 func TestClaimsAreListedOnSuspicionOnly(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
 		lists := 0

@@ -21,7 +21,7 @@ import (
 // judge keeps the machines whose orphaning looks like a mistake and does with them what people asked for. It
 // returns the orphans that are to be stopped.
 func (l *Loop) judge(ctx context.Context, machines, orphans []cloud.Machine, known claimIndex) (stop []cloud.Machine, err error) {
-	mass := lifecycle.Mass(l.used(machines), l.used(orphans), time.Now())
+	mass := lifecycle.Mass(l.used(machines, known), l.used(orphans, known), time.Now())
 	held := map[string]bool{}
 	var errs []error
 	for _, m := range orphans {
@@ -50,16 +50,18 @@ func (l *Loop) judge(ctx context.Context, machines, orphans []cloud.Machine, kno
 	return stop, errors.Join(errs...)
 }
 
-// used leaves out machines that were never anybody's: where the answer to a launch is lost for good, machines stay
-// of claims that have been given up, or, where the launch was for several, without the name of a claim, and no one
-// registers their nodes. However many they are, no pod has run there, and there is no mistake.
-func (l *Loop) used(machines []cloud.Machine) []cloud.Machine {
+// used leaves out the machines on which no pod has run, however many they are: their Nodes were never registered, and either they have no
+// name of a claim, as after a launch for several whose answer was lost, or their claim was in doubt, or it has another machine.
+func (l *Loop) used(machines []cloud.Machine, known claimIndex) []cloud.Machine {
 	snap := l.Store.Snapshot()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(machines), func(m cloud.Machine) bool {
 		_, doubted := l.doubted[m.ClaimName]
-		return (m.ClaimName == "" || doubted) && !slices.ContainsFunc(snap.NodesWithProviderID(m.ProviderID), lifecycle.IsRegistered)
+		c := known[claimKey{name: m.ClaimName}]
+		second := c != nil && c.Status.ProviderID != "" && c.Status.ProviderID != m.ProviderID
+		return (m.ClaimName == "" || doubted || second) &&
+			!slices.ContainsFunc(snap.NodesWithProviderID(m.ProviderID), lifecycle.IsRegistered)
 	})
 }
 

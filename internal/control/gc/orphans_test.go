@@ -136,6 +136,32 @@ func TestMassOrphaningOfMachinesWithoutName(t *testing.T) {
 }
 
 // TestClaimsThatEndInDoubtAreNoMistake deletes claims whose launches a crash has cut short: their machines are most of all machines, and nobody's.
+// Two leaders at once have bought machines for the same claims.
+func TestSecondMachinesOfClaimsAreNoMistake(t *testing.T) {
+	sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
+		claims := []*v1.NodeClaim{sim.Claim("a"), sim.Claim("b")}
+		w.With(t, sim.KarpenterOptions{}, func(*sim.Karpenter) {
+			for _, c := range claims {
+				sim.Create(t, w, c)
+			}
+			time.Sleep(time.Minute)
+		})
+		for _, c := range claims {
+			for _, which := range []string{"second-", "third-"} {
+				c.UID = types.UID(which + c.Name)
+				launch(t, w, c)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		w.With(t, sim.KarpenterOptions{}, func(*sim.Karpenter) {
+			time.Sleep(time.Minute)
+			if n := len(w.Cloud.Machines()); n != 2 {
+				t.Errorf("%d machines are left, want one for each claim", n)
+			}
+		})
+	})
+}
+
 func TestClaimsThatEndInDoubtAreNoMistake(t *testing.T) {
 	sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
 		for i := range 4 {
