@@ -19,6 +19,7 @@ import (
 
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/ledger"
 	"karpenter.sh/karpenter/internal/explain/view"
@@ -40,9 +41,10 @@ const (
 	patience = 30 * time.Second
 )
 
-// catalogs gives the instance types of pools.
+// catalogs gives the instance types of pools, and what was bought in advance.
 type catalogs interface {
 	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)
+	Commitments(ctx context.Context, snap *cluster.Snapshot, now time.Time) *commitment.Books
 }
 
 // Deps are what a Ledger reads and writes.
@@ -184,11 +186,16 @@ func (l *Ledger) load(ctx context.Context, now int64) error {
 func (l *Ledger) charge(ctx context.Context) {
 	ctx = telemetry.WithController(ctx, "ledger")
 	before := l.meter.Until()
-	for _, look := range l.taken() {
+	looks := l.taken()
+	for _, look := range looks {
 		pools, _ := l.Catalogs.Pools(ctx, look.snap)
 		l.meter.Look(look.snap, look.at, func(pool string, labels map[string]string) (ledger.Quote, bool) {
 			return quote(pools[pool], labels)
 		})
+	}
+	if at := l.meter.Until(); len(looks) > 0 && at/60 != before/60 {
+		snap := looks[len(looks)-1].snap
+		l.meter.Commit(ledger.TermsOf(l.Catalogs.Commitments(ctx, snap, time.Unix(at, 0)), snap, at))
 	}
 	l.mu.Lock()
 	missed := l.missed

@@ -11,6 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/ledger"
 	"karpenter.sh/karpenter/internal/core/savings"
+	"karpenter.sh/karpenter/internal/core/tariff"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
@@ -50,7 +51,11 @@ func (l *Ledger) sample(ctx context.Context, now time.Time) {
 	if !snap.Synced() || len(q.Pools) == 0 {
 		return
 	}
-	found := causes(savings.Of(q, l.Engine, "", nil))
+	region, commitments := "", []tariff.Commitment(nil)
+	if books := l.Catalogs.Commitments(ctx, snap, now); books != nil && books.All != nil {
+		region, commitments = books.All.Region, books.All.Commitments
+	}
+	found := causes(savings.Of(q, l.Engine, region, commitments))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.missed = found

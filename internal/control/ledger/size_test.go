@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/ledger"
 	"karpenter.sh/karpenter/internal/core/savings"
@@ -37,6 +39,8 @@ func (one) Pools(context.Context, *cluster.Snapshot) (map[string]engine.Pool, ma
 	pool.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}
 	return map[string]engine.Pool{"p": {Pool: pool, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{fakecloud.Kind("t", 16, 0.8, "a")}}}}, nil
 }
+
+func (one) Commitments(context.Context, *cluster.Snapshot, time.Time) *commitment.Books { return nil }
 
 // crowd fills a store with nodes of 100 pods each. Every pod is a workload with a name that does not compress.
 func crowd(pods int) *cluster.Store {

@@ -32,7 +32,9 @@ const (
 	Starting  Kind = "starting" // idle: not ready for pods yet
 	Ready     Kind = "ready"    // idle: not asked for
 	Draining  Kind = "draining" // idle: on its way out
+	Buffer    Kind = "buffer"   // idle: kept by CapacityBuffers
 	Gap       Kind = "gap"      // went while no process looked
+	Unused    Kind = "unused"   // of a commitment; in no book, but worked out when it is read
 )
 
 // Kinds of measures. They take no part of a bill.
@@ -45,7 +47,7 @@ const (
 )
 
 // Idle reports whether the kind is room that no pod asked for.
-func (k Kind) Idle() bool { return k == Starting || k == Ready || k == Draining }
+func (k Kind) Idle() bool { return k == Starting || k == Ready || k == Draining || k == Buffer }
 
 // shares reports whether accounts of the kind share the bill.
 func (k Kind) shares() bool {
@@ -90,6 +92,8 @@ type Book struct {
 	first     int32                    // hour of the book
 	coarse    int                      // how often it was coarsened
 	since     int32                    // the first hour that is open
+	until     int64                    // the second up to which it is complete
+	terms     []Terms                  // by time
 }
 
 // newBook returns a book whose first hour has the second at.
@@ -147,7 +151,7 @@ func (b *Book) closeBefore(at int64) {
 		}
 		delete(b.open, h)
 	}
-	b.since = max(b.since, int32(at/hour))
+	b.since, b.until = max(b.since, int32(at/hour)), at
 }
 
 // withOpen returns a book with the same closed hours and a copy of what is open.
@@ -167,6 +171,10 @@ func (b *Book) First() int64 { return int64(b.first) * hour }
 // next returns an empty book that goes on where this one ends, with its open hours.
 func (b *Book) next() *Book {
 	n := newBook(int64(b.since) * hour)
+	n.until = b.until
+	if now, _ := b.at(b.since); now != nil {
+		n.Commit(Terms{max(now.From, n.First()), now.Commitments, now.Others})
+	}
 	for h, amounts := range b.open {
 		for c, amount := range amounts {
 			n.add(int64(h)*hour, n.machine(b.machines[c.machine]), b.accounts[c.account], amount)

@@ -37,3 +37,10 @@ func divide(total int64, weights []int64) []int64 {
 	}
 	return parts
 }
+
+// portion returns a whole times a part over all, rounded down. The part is at most all.
+func portion(whole, part, all int64) int64 {
+	hi, lo := bits.Mul64(uint64(whole), uint64(part))
+	quotient, _ := bits.Div64(hi, lo, uint64(all))
+	return int64(quotient)
+}

@@ -8,7 +8,7 @@
 //
 //	Σ parts of a machine = its bill       each part ≥ 0
 //	Σ bills of machines  = the bill
-//	list − bill          = what spot and reserved capacity saved
+//	list − bill          = what spot, reserved capacity and commitments saved
 //
 // hold exactly, and every table that adds parts up, by whatever key, has the same sum.
 //
@@ -28,6 +28,12 @@
 //
 // The price of an on-demand machine is that of the beginning of each clock hour, the price of a spot machine that of the beginning of each
 // hour of its own life. They are noted once and not changed later.
+//
+// # Commitments
+//
+// A book notes which commitments the cluster pays, and which of its machines are in no book (Terms). When it is read, each hour is
+// billed in AWS's order (core/tariff). A machine has a Slice for each commitment that covers part of it, and what of a commitment is
+// unused is a Bill without a machine. The slices of a commitment add up to its fee for the hour, less what other machines used.
 //
 // # Gaps
 //

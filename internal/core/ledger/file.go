@@ -21,6 +21,7 @@ type File struct {
 	// Cells are, one after another: by how much the machine grows, the account, how many runs; of each run by how much its
 	// first hour grows, its hours, its amount.
 	Cells []int64 `json:"cells"`
+	Terms []Terms `json:"terms,omitempty"`
 	Tabs  []Tab   `json:"-"` // of machines that run; Book fills them in
 	// Open is, for each machine that runs: its place, From, Paid, List, QuotedUntil, Launched, and 1 if its price is known.
 	Open []int64 `json:"open,omitempty"`
@@ -30,7 +31,7 @@ const openFields = 7
 
 // File returns what is stored of a book, with the tabs of the machines that run.
 func (b *Book) File(until int64, tabs []Tab) *File {
-	f := &File{Version: fileVersion, Until: until, First: b.first, Since: b.since, Machines: b.machines}
+	f := &File{Version: fileVersion, Until: until, First: b.first, Since: b.since, Machines: b.machines, Terms: b.stored()}
 	all, last := b.runs(), int32(0)
 	places := map[int32]int64{} // of accounts that still have amounts
 	for _, c := range slices.SortedFunc(maps.Keys(all), cell.compare) {
@@ -67,7 +68,7 @@ func (f *File) Book() (*Book, error) {
 		return nil, fmt.Errorf("the ledger has version %d, this program reads version %d", f.Version, fileVersion)
 	}
 	b := newBook(int64(f.Since) * hour)
-	b.first = f.First
+	b.first, b.until, b.terms = f.First, f.Until, f.Terms
 	if len(f.Machines) == 0 || f.Machines[0] != (Machine{}) {
 		return nil, errTorn
 	}

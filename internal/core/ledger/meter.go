@@ -48,6 +48,7 @@ type Meter struct {
 	resumed  map[string]Tab // of a book that was kept, until the first look
 	asks     map[*podclass.Class]size
 	workload map[string]map[string]bool // with an account, by namespace
+	spares   map[string]size            // what buffers keep free, by machine
 }
 
 // A Tab is how far a machine is charged and at what price it goes on.
@@ -66,6 +67,7 @@ type metered struct {
 	row                 *cluster.Node
 	at                  int32 // in the book
 	capacity, allocated size
+	spare               size // kept free for buffers
 	pods                []share
 	ready, leaving      int64 // when it became ready, and began to go; far away if not yet
 	uncertain           bool  // no process looked since From
@@ -124,8 +126,19 @@ func (m *Meter) Look(snap *cluster.Snapshot, now int64, prices Prices) {
 	for was, is := range snap.NodeChanges(m.last) {
 		touched[idOf(was)], touched[idOf(is)] = true, true
 	}
+	before := m.spares
+	m.spares = sparesOf(snap)
+	for id, s := range before {
+		touched[id] = touched[id] || s != m.spares[id]
+	}
+	for id, s := range m.spares {
+		touched[id] = touched[id] || s != before[id]
+	}
 	delete(touched, "")
 	for _, id := range slices.Sorted(maps.Keys(touched)) {
+		if !touched[id] {
+			continue
+		}
 		x, row := m.running[id], snap.NodeByProviderID(id)
 		if idOf(row) == "" {
 			row = nil
@@ -157,6 +170,20 @@ func (m *Meter) Look(snap *cluster.Snapshot, now int64, prices Prices) {
 	}
 	m.last, m.until = snap, now
 	m.book.closeBefore(now)
+}
+
+// sparesOf returns what CapacityBuffers and announcements keep free, by machine.
+func sparesOf(snap *cluster.Snapshot) map[string]size {
+	out := map[string]size{}
+	for s := range snap.Spares() {
+		for _, p := range s.Pods {
+			if id := idOf(snap.PlaceOf(p)); id != "" {
+				sum, asks := out[id], sizeOf(podclass.Requests(p.Class.Spec))
+				out[id] = size{sum.milli + asks.milli, sum.bytes + asks.bytes, sum.accelerators + asks.accelerators}
+			}
+		}
+	}
+	return out
 }
 
 // idOf returns the key of a row, "" where it is no machine of Karpenter, or none yet.
@@ -193,6 +220,7 @@ func (m *Meter) begin(row *cluster.Node, now int64, prices Prices) {
 // see takes a newer row of a machine.
 func (m *Meter) see(x *metered, row *cluster.Node) {
 	labels := row.Labels()
+	x.spare = m.spares[idOf(row)]
 	x.row, x.capacity, x.allocated = row, sizeOf(row.Capacity()), sizeOf(row.Allocatable())
 	x.Machine = Machine{ProviderID: idOf(row), Node: row.Name, Pool: row.Pool(), Type: labels[corev1.LabelInstanceTypeStable],
 		Zone: labels[corev1.LabelTopologyZone], Region: labels[corev1.LabelTopologyRegion], CapacityType: labels[v1.CapacityTypeLabelKey]}
@@ -337,6 +365,10 @@ func (x *metered) piece(pods []share, idle Kind, end int64, into sink) {
 		}
 	}
 	weights[1] = max(0, room)
+	if spare := min(weights[1], x.spare.weight(one)); idle == Ready && spare > 0 {
+		weights[1] -= spare
+		accounts, weights = append(accounts, Account{Kind: Buffer}), append(weights, spare)
+	}
 	if !slices.ContainsFunc(weights, func(w int64) bool { return w > 0 }) {
 		weights[1] = 1 // a machine of unknown size is idle as a whole
 	}
@@ -394,6 +426,9 @@ func (m *Meter) Turn() {
 
 // Coarsen joins the workloads of each namespace from the open hours on until the next book, the second time all namespaces. All sums stay.
 func (m *Meter) Coarsen() { m.book.coarsen() }
+
+// Commit notes the commitments that the cluster pays.
+func (m *Meter) Commit(t Terms) { m.book.Commit(t) }
 
 // Missed notes what a cause, such as a PodDisruptionBudget, costs the fleet from one second to another. It is in no sum.
 func (m *Meter) Missed(cause string, perHour cloud.NanoUSD, from, to int64) {

@@ -13,12 +13,14 @@ type Part struct {
 	Cost    cloud.NanoUSD
 }
 
-// A Bill is what a machine cost in one clock hour. Parts add up to Paid; they are sorted by account.
+// A Bill is what a machine cost in one clock hour, or what of a commitment was unused. Parts add up to Paid, as Slices do; Parts are
+// sorted by account.
 type Bill struct {
-	Hour               int64 // its first second, from 1970
-	Machine            *Machine
+	Hour               int64    // its first second, from 1970
+	Machine            *Machine // empty for what was unused
 	Paid, List         cloud.NanoUSD
 	Seconds, Estimated int64
+	Slices             []Slice // the first one of a machine has no commitment
 	Parts              []Part
 }
 
@@ -33,13 +35,17 @@ type Loss struct {
 func nano(amount int64) int64 { return (amount + hour/2) / hour }
 
 // Bills yields the bill of each machine and hour from one second to another, both at whole hours. Machines come in the order in which they
-// were first charged, and hours ascend. Parts must not be kept.
+// were first charged, and hours ascend; what was unused comes last. Parts must not be kept.
 func (b *Book) Bills(from, to int64, yield func(*Bill)) {
+	c := b.coverings(from, to)
 	b.each(from, to, func(machine int32, h int32, cells []cell, amounts []int64) {
 		if machine != 0 {
-			yield(b.bill(machine, h, cells, amounts))
+			yield(c.bill(machine, h, cells, amounts))
 		}
 	})
+	for _, bill := range c.unused {
+		yield(bill)
+	}
 }
 
 // Losses returns what causes cost the fleet, hour by hour.
@@ -55,22 +61,28 @@ func (b *Book) Losses(from, to int64) []Loss {
 	return out
 }
 
-func (b *Book) bill(machine, h int32, cells []cell, amounts []int64) *Bill {
+func (c *coverings) bill(machine, h int32, cells []cell, amounts []int64) *Bill {
+	b := c.book
 	out := &Bill{Hour: int64(h) * hour, Machine: &b.machines[machine]}
 	weights := make([]int64, 0, len(cells))
+	var own, onDemand int64
 	for i, c := range cells {
 		switch a := &b.accounts[c.account]; {
 		case a.Kind.shares():
 			weights, out.Parts = append(weights, amounts[i]), append(out.Parts, Part{Account: a})
 		case a.Kind == paid:
-			out.Paid = cloud.NanoUSD(nano(amounts[i]))
+			own = amounts[i]
 		case a.Kind == list:
-			out.List = cloud.NanoUSD(nano(amounts[i]))
+			onDemand = amounts[i]
 		case a.Kind == seconds:
 			out.Seconds = amounts[i]
 		case a.Kind == estimated:
 			out.Estimated = amounts[i]
 		}
+	}
+	out.Slices = c.slices(out.Machine, h, own, onDemand, out.Seconds)
+	for _, s := range out.Slices {
+		out.Paid, out.List = out.Paid+s.Paid, out.List+s.List
 	}
 	for i, part := range divide(int64(out.Paid), weights) {
 		out.Parts[i].Cost = cloud.NanoUSD(part)

@@ -89,7 +89,8 @@ func (s *surveyor) price(m *machine) {
 	}
 	labels[v1.CapacityTypeLabelKey] = m.capacity
 	m.architecture = labels[corev1.LabelArchStable]
-	if !strings.HasPrefix(m.node.ProviderID, "aws:") || labels[computeTypeLabel] == "fargate" ||
+	inSnapshot := strings.HasPrefix(m.node.ProviderID, "test:") // which keeps no ids
+	if !inSnapshot && !strings.HasPrefix(m.node.ProviderID, "aws:") || labels[computeTypeLabel] == "fargate" ||
 		labels[capacityTypeLabel] == "CAPACITY_BLOCK" || labels[corev1.LabelOSStable] == string(corev1.Windows) {
 		return
 	}

@@ -232,8 +232,24 @@ func (s *surveyor) anew(stays func(*machine) bool, pools []engine.Pool, noPrefer
 	settings := s.question.Settings
 	settings.NodePrice, settings.Search, settings.Unproven = -1, planWork, true
 	settings.IgnorePreferences = settings.IgnorePreferences || noPreferences
-	kept, plan, _ := s.plan(stays, pools, settings)
-	return s.bill(kept, plan.Open)
+	kept, plan, _ := s.plan(stays, pools, settings, nil)
+	bill := s.bill(kept, plan.Open)
+	if len(s.commitments) > 0 {
+		kept, plan, _ = s.plan(stays, pools, settings, s.book())
+		bill = min(bill, s.bill(kept, plan.Open))
+	}
+	return bill
+}
+
+// book returns the commitments with the machines that use them, as plans count on them.
+func (s *surveyor) book() *tariff.Book {
+	b := &tariff.Book{Commitments: s.commitments, Region: s.region, Machines: map[string]tariff.Line{}}
+	for _, l := range lines(s.fleet) {
+		if !l.Spot {
+			b.Machines[l.Key] = l
+		}
+	}
+	return b
 }
 
 // least returns the proven least bill, and the pods that no pool takes.
@@ -241,7 +257,7 @@ func (s *surveyor) least() (cloud.NanoUSD, refusals) {
 	settings := s.question.Settings
 	settings.NodePrice, settings.Search, settings.IgnorePreferences = -1, planWork, true
 	settings.Size.Large, settings.Band = -1, shape.Band{Types: shape.DefaultBand.Types, Spot: 1, Fewest: 1}
-	kept, plan, refused := s.plan(none, s.question.Pools, settings)
+	kept, plan, refused := s.plan(none, s.question.Pools, settings, nil)
 	list := max(plan.VolumeBound, plan.ConfigBound)
 	market := lines(kept)
 	for _, l := range market {
@@ -260,7 +276,8 @@ type refusals map[cluster.PodKey]bool
 
 // plan asks the engine for new machines for the pods of all machines that do not stay. It returns what stays, and which pods
 // made their machines stay. Each round adds a machine to these.
-func (s *surveyor) plan(stays func(*machine) bool, pools []engine.Pool, settings engine.Settings) ([]machine, *engine.Plan, refusals) {
+func (s *surveyor) plan(stays func(*machine) bool, pools []engine.Pool, settings engine.Settings,
+	book *tariff.Book) ([]machine, *engine.Plan, refusals) {
 	refused := refusals{}
 	for {
 		stay := func(m *machine) bool {
@@ -268,6 +285,7 @@ func (s *surveyor) plan(stays func(*machine) bool, pools []engine.Pool, settings
 		}
 		q := s.question
 		q.Pools, q.Settings, q.Pods, q.Gone, q.Closed = pools, settings, nil, map[string]bool{}, map[string]bool{}
+		q.Commitments = book
 		for i := range s.fleet {
 			switch m := &s.fleet[i]; {
 			case !m.priced:

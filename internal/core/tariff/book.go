@@ -42,15 +42,12 @@ func (b *Book) Covers(node string) (out []Cover) {
 		return nil
 	}
 	lines := b.Without(nil)
-	bill := newBiller(lines, b.Commitments)
-	bill.note = func(p pair, seconds *big.Rat) {
-		is := lines[p.line]
+	for _, u := range Uses(lines, b.Commitments, hour) {
+		is := lines[u.Line]
 		if is.Seconds = machine.Seconds; is == machine {
-			part, _ := seconds.Quo(seconds, big.NewRat(lines[p.line].Seconds, 1)).Float64()
-			out = append(out, Cover{b.Commitments[p.commitment].ID, part})
+			out = append(out, Cover{b.Commitments[u.Commitment].ID, u.Seconds / float64(lines[u.Line].Seconds)})
 		}
 	}
-	bill.run()
 	return out
 }
 

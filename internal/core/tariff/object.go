@@ -68,6 +68,5 @@ func ratesOf(rates []v1alpha1.CommitmentRate, market []Line) map[string]cloud.Na
 
 // nano returns dollars as nano-dollars. What is below one is cut off.
 func nano(dollars *big.Rat) cloud.NanoUSD {
-	n := new(big.Rat).Mul(dollars, big.NewRat(1e9, 1))
-	return cloud.NanoUSD(new(big.Int).Quo(n.Num(), n.Denom()).Int64())
+	return cloud.NanoUSD(floor(new(big.Rat).Mul(dollars, big.NewRat(1e9, 1))))
 }

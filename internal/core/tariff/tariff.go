@@ -253,6 +253,48 @@ func (b *biller) bill() Bill {
 	return out
 }
 
+// A Use is what a commitment covers of a line. Money is in nano-dollars an hour times seconds, rounded down.
+type Use struct {
+	Commitment, Line int
+	Seconds          float64 // machine-seconds
+	Quantity         float64 // in dollars of a Savings Plan, in machine-hours of a Reserved Instance
+	List             int64   // what the seconds cost on demand
+	Cost             int64   // their part of the fee
+}
+
+// Uses returns what commitments cover of lines in so many seconds of an hour. Of the fee of each commitment for these seconds, what
+// is no cost of a use is unused.
+func Uses(lines []Line, commitments []Commitment, length int64) []Use {
+	var out []Use
+	b := newBiller(lines, commitments)
+	for _, rest := range b.rest {
+		rest.Mul(rest, big.NewRat(length, hour))
+	}
+	b.note = func(p pair, seconds *big.Rat) {
+		c := &commitments[p.commitment]
+		u := Use{Commitment: p.commitment, Line: p.line}
+		u.Seconds, _ = seconds.Float64()
+		of := new(big.Rat).Mul(seconds, big.NewRat(p.takes, c.holds())) // of what it holds in an hour
+		part, _ := of.Float64()
+		u.Quantity = part * c.Quantity()
+		u.Cost = floor(of.Mul(of, new(big.Rat).SetInt64(int64(c.Fee())*hour)))
+		u.List = floor(of.Mul(seconds, big.NewRat(int64(lines[p.line].PerHour), 1)))
+		out = append(out, u)
+	}
+	b.run()
+	return out
+}
+
+// Quantity returns what the commitment is in an hour: dollars of a Savings Plan, machines of a Reserved Instance.
+func (c *Commitment) Quantity() float64 {
+	if c.Kind == ReservedInstance {
+		return float64(c.Machines)
+	}
+	return c.PerHour.Dollars()
+}
+
+func floor(r *big.Rat) int64 { return new(big.Int).Quo(r.Num(), r.Denom()).Int64() }
+
 // used returns which part of a whole is not left.
 func used(whole int64, left *big.Rat) float64 {
 	if whole == 0 {

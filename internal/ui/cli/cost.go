@@ -26,12 +26,12 @@ import (
 	"karpenter.sh/karpenter/internal/history/costs"
 )
 
-const costHelp = `usage: karpenter cost [--by namespace|workload|nodepool|node|capacity-type|label=KEY] [--window 7d] [--spread]
-                      [-o table|json|focus] [--account ID] [-n NAMESPACE] [--ledger NAME] [--kubeconfig FILE | -f FILE]
+const costHelp = `usage: karpenter cost [--by namespace|workload|nodepool|node|capacity-type|label=KEY] [--window 7d] [--from T] [--to T]
+                      [--spread] [-o table|json|focus] [--account ID] [-n NAMESPACE] [--ledger NAME] [--kubeconfig FILE | -f FILE]
 
 Says who costs what. The controller notes it hour by hour where settings.ledger is true, in ConfigMaps that this command reads. The
 rows add up to what the machines of Karpenter cost, to the billionth of a dollar. Prices are those of the catalogue, spot by its price
-of the hour; Savings Plans and Reserved Instances are not applied.
+of the hour. What CommitmentDiscounts cover is paid at their rates, and what of them is unused is a row of its own.
 
 Exit code: 0 there are costs to show, 1 there are none in the window, 2 the input is wrong or the ledger cannot be read.
 
@@ -45,6 +45,7 @@ type costFlags struct {
 	namespace, ledger, kube, files string
 	label                          string // of pods
 	window                         time.Duration
+	from, to                       int64 // 0 where not given
 	spread                         bool
 }
 
@@ -53,9 +54,11 @@ func parseCost(env Env, args []string) (costFlags, error) {
 	fs := flag.NewFlagSet("cost", flag.ContinueOnError)
 	fs.SetOutput(env.Err)
 	fs.Usage = func() { fmt.Fprint(env.Err, costHelp); fs.PrintDefaults() }
-	window := ""
+	window, from, to := "", "", ""
 	fs.StringVar(&f.by, "by", "namespace", strings.Join(costWays, ", ")+", or label=KEY for a label of settings.ledgerLabels")
 	fs.StringVar(&window, "window", "7d", "how far back, such as 7d or 12h, in whole hours")
+	fs.StringVar(&from, "from", "", "begin of the time, such as 2026-11-01 or 2026-11-01T09:00 in UTC, instead of --window")
+	fs.StringVar(&to, "to", "", "its end, in the same form; what was noted last, if empty")
 	fs.BoolVar(&f.spread, "spread", false, "put what is idle, of the system and of DaemonSets on the workloads of the same machine")
 	fs.StringVar(&f.output, "o", "table", "table, json or focus (CSV in the columns of FOCUS 1.2)")
 	fs.StringVar(&f.account, "account", "", "the BillingAccountId for -o focus")
@@ -81,7 +84,26 @@ func parseCost(env Env, args []string) (costFlags, error) {
 		return f, errors.New("-o focus: give --account, the id of the account that is billed; FOCUS allows no row without one")
 	}
 	f.window, err = parseDays(window)
-	return f, err
+	var errFrom, errTo error
+	f.from, errFrom = parseHour("from", from)
+	f.to, errTo = parseHour("to", to)
+	if f.from > 0 && f.to > 0 && f.from >= f.to {
+		errTo = fmt.Errorf("--to %s is not after --from %s", to, from)
+	}
+	return f, cmp.Or(err, errFrom, errTo)
+}
+
+// parseHour reads the beginning of a clock hour, 0 where the text is empty.
+func parseHour(name, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", minutes, time.RFC3339} {
+		if t, err := time.Parse(layout, text); err == nil && t.Unix()%3600 == 0 {
+			return t.Unix(), nil
+		}
+	}
+	return 0, fmt.Errorf("--%s %s: give a day or an hour of UTC, such as 2026-11-01 or 2026-11-01T09:00", name, text)
 }
 
 // parseDays reads a duration of whole hours, in which d stands for days.
@@ -153,16 +175,8 @@ func runCost(ctx context.Context, env Env, args []string) (int, error) {
 		fmt.Fprintln(env.Err, "the ledger is empty: the controller writes it every five minutes")
 		return exitNothing, nil
 	}
-	switch f.output {
-	case "focus":
-		err = r.focus(env.Out)
-	case "json":
-		r.read()
-		err = r.json(env.Out)
-	default:
-		r.read()
-		err = r.table(env.Out)
-	}
+	r.read()
+	err = map[string]func(io.Writer) error{"table": r.table, "json": r.json, "focus": r.focus}[f.output](env.Out)
 	switch {
 	case err != nil:
 		return exitBadInput, err
@@ -171,6 +185,16 @@ func runCost(ctx context.Context, env Env, args []string) (int, error) {
 		return exitNothing, nil
 	}
 	return exitFine, nil
+}
+
+// costKinds are the kinds of costs: their column in the table, several of which one column may have, and their field in the JSON.
+var costKinds = []struct {
+	kind         ledger.Kind
+	title, field string
+}{
+	{ledger.Requested, "REQUESTED", "requested"}, {ledger.DaemonSet, "DAEMONSETS", "daemonSets"}, {ledger.System, "SYSTEM", "system"},
+	{ledger.Starting, "IDLE", "idleStarting"}, {ledger.Ready, "IDLE", "idleReady"}, {ledger.Draining, "IDLE", "idleDraining"},
+	{ledger.Buffer, "IDLE", "idleBuffer"}, {ledger.Gap, "GAP", "gap"}, {ledger.Unused, "UNUSED", "unused"},
 }
 
 // A costRow is what one key costs, by kind.
@@ -183,29 +207,34 @@ type costRow struct {
 // A costReport is the costs of a window.
 type costReport struct {
 	*costFlags
-	books       []*ledger.Book
-	from, until int64
-	rows        map[string]*costRow
-	paid, list  cloud.NanoUSD
-	seconds     int64 // of machines
-	estimated   int64 // of these, that no process saw
-	missed      map[string]cloud.NanoUSD
-	bills       int
+	books          []*ledger.Book
+	since, until   int64
+	rows           map[string]*costRow
+	sum            costRow
+	list           cloud.NanoUSD
+	bought         cloud.NanoUSD // what commitments save, of list less what was paid
+	committed      bool          // whether there are any
+	hours, assumed int64         // seconds of machines, and of these what no process saw
+	missed         map[string]cloud.NanoUSD
+	bills          int
 }
 
 func newCostReport(f *costFlags, books []*ledger.Book, until int64) *costReport {
-	from := (until - int64(f.window/time.Second)) / 3600 * 3600
-	if len(books) > 0 {
-		from = max(from, books[0].First())
+	if f.to > 0 {
+		until = min(until, f.to)
 	}
-	return &costReport{costFlags: f, books: books, from: from, until: until, rows: map[string]*costRow{},
-		missed: map[string]cloud.NanoUSD{}}
+	since := cmp.Or(f.from, (until-int64(f.window/time.Second))/3600*3600)
+	if len(books) > 0 {
+		since = max(since, books[0].First())
+	}
+	return &costReport{costFlags: f, books: books, since: since, until: until, rows: map[string]*costRow{},
+		sum: costRow{key: "(all)", kinds: map[ledger.Kind]cloud.NanoUSD{}}, missed: map[string]cloud.NanoUSD{}}
 }
 
 // each yields the bills of the window. The first hour of a book ends the one before it, which has the beginning of that hour.
 func (r *costReport) each(yield func(*ledger.Bill)) {
 	for i, b := range r.books {
-		b.Bills(r.from, r.end(i), func(bill *ledger.Bill) {
+		b.Bills(r.since, r.end(i), func(bill *ledger.Bill) {
 			r.bills++
 			if r.spread {
 				bill.Spread()
@@ -217,17 +246,22 @@ func (r *costReport) each(yield func(*ledger.Bill)) {
 
 // end is the second before which a book counts.
 func (r *costReport) end(i int) int64 {
+	end := (r.until + 3599) / 3600 * 3600
 	if i+1 < len(r.books) {
-		return r.books[i+1].First()
+		end = min(end, r.books[i+1].First())
 	}
-	return r.until + 3599
+	return end
 }
 
 // read adds everything up.
 func (r *costReport) read() {
 	r.each(func(bill *ledger.Bill) {
-		r.paid, r.list = r.paid+bill.Paid, r.list+bill.List
-		r.seconds, r.estimated = r.seconds+bill.Seconds, r.estimated+bill.Estimated
+		r.list, r.hours, r.assumed = r.list+bill.List, r.hours+bill.Seconds, r.assumed+bill.Estimated
+		for _, s := range bill.Slices {
+			if s.Commitment != nil {
+				r.bought, r.committed = r.bought+s.List-s.Paid, true
+			}
+		}
 		for _, p := range bill.Parts {
 			key := r.key(bill.Machine, p.Account)
 			row := r.rows[key]
@@ -235,12 +269,14 @@ func (r *costReport) read() {
 				row = &costRow{key: key, kinds: map[ledger.Kind]cloud.NanoUSD{}}
 				r.rows[key] = row
 			}
-			row.kinds[p.Account.Kind] += p.Cost
-			row.total += p.Cost
+			for _, row := range []*costRow{row, &r.sum} {
+				row.kinds[p.Account.Kind] += p.Cost
+				row.total += p.Cost
+			}
 		}
 	})
 	for i, b := range r.books {
-		for _, l := range b.Losses(r.from, r.end(i)) {
+		for _, l := range b.Losses(r.since, r.end(i)) {
 			r.missed[l.Cause] += l.Cost
 		}
 	}
@@ -248,15 +284,15 @@ func (r *costReport) read() {
 
 // key is the row that an account belongs to.
 func (r *costReport) key(m *ledger.Machine, a *ledger.Account) string {
-	switch r.by {
-	case "nodepool":
-		return m.Pool
-	case "node":
-		return m.Node
-	case "capacity-type":
-		return m.CapacityType
-	}
 	switch {
+	case a.Kind == ledger.Unused:
+		return "(unused " + a.Workload + ")"
+	case r.by == "nodepool":
+		return m.Pool
+	case r.by == "node":
+		return m.Node
+	case r.by == "capacity-type":
+		return m.CapacityType
 	case a.Kind.Idle():
 		return "(idle)"
 	case a.Kind != ledger.Requested && a.Kind != ledger.DaemonSet:
@@ -280,55 +316,60 @@ func (r *costReport) sorted() []*costRow {
 	})
 }
 
-func (row *costRow) idle() cloud.NanoUSD {
-	return row.kinds[ledger.Starting] + row.kinds[ledger.Ready] + row.kinds[ledger.Draining]
-}
-
-// cents writes dollars for people, a dash for nothing.
-func cents(m cloud.NanoUSD) string {
-	if m == 0 {
+// text writes dollars for people, a dash for nothing. Small bills have more digits.
+func (r *costReport) text(m cloud.NanoUSD) string {
+	digits := 2
+	switch {
+	case m == 0:
 		return "–"
+	case r.sum.total < 1e7:
+		digits = 6
+	case r.sum.total < 1e10:
+		digits = 4
 	}
-	return fmt.Sprintf("%.2f", m.Dollars())
-}
-
-func share(part, whole cloud.NanoUSD) string {
-	if whole == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%.1f%%", 100*float64(part)/float64(whole))
+	return fmt.Sprintf("%.*f", digits, m.Dollars())
 }
 
 const minutes = "2006-01-02 15:04"
 
 func (r *costReport) table(w io.Writer) error {
-	fmt.Fprintf(w, "%s to %s UTC, %.0f machine-hours, of which %.1f estimated; dollars\n\n", time.Unix(r.from, 0).UTC().Format(minutes),
-		time.Unix(r.until, 0).UTC().Format(minutes), float64(r.seconds)/3600, float64(r.estimated)/3600)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "%s to %s UTC, %.1f machine-hours, of which %.1f estimated; dollars\n\n", time.Unix(r.since, 0).UTC().Format(minutes),
+		time.Unix(r.until, 0).UTC().Format(minutes), float64(r.hours)/3600, float64(r.assumed)/3600)
 	title, _, _ := strings.Cut(strings.ToUpper(r.by), "=")
 	if title == "LABEL" {
 		title = r.label
 	}
-	fmt.Fprintf(t, "REQUESTED\tDAEMONSETS\tSYSTEM\tIDLE\tGAP\tTOTAL\tPART\t   %s\n", title)
-	sum := costRow{kinds: map[ledger.Kind]cloud.NanoUSD{}}
-	line := func(row *costRow, part, key string) {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t   %s\n", cents(row.kinds[ledger.Requested]), cents(row.kinds[ledger.DaemonSet]),
-			cents(row.kinds[ledger.System]), cents(row.idle()), cents(row.kinds[ledger.Gap]), cents(row.total), part, key)
-	}
-	for _, row := range r.sorted() {
-		line(row, share(row.total, r.paid), row.key)
-		for kind, m := range row.kinds {
-			sum.kinds[kind] += m
+	var titles []string // of columns with any costs
+	for _, k := range costKinds {
+		if r.sum.kinds[k.kind] != 0 && !slices.Contains(titles, k.title) {
+			titles = append(titles, k.title)
 		}
-		sum.total += row.total
 	}
-	line(&sum, "", "(all)")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "%s\tTOTAL\tPART\t   %s\n", strings.Join(titles, "\t"), title)
+	for _, row := range append(r.sorted(), &r.sum) {
+		for _, title := range titles {
+			sum := cloud.NanoUSD(0)
+			for _, k := range costKinds {
+				if k.title == title {
+					sum += row.kinds[k.kind]
+				}
+			}
+			fmt.Fprint(t, r.text(sum), "\t")
+		}
+		fmt.Fprintf(t, "%s\t%.1f%%\t   %s\n", r.text(row.total), 100*float64(row.total)/float64(max(1, r.sum.total)), row.key)
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nidle    starting %s · ready %s · draining %s\n", cents(sum.kinds[ledger.Starting]), cents(sum.kinds[ledger.Ready]),
-		cents(sum.kinds[ledger.Draining]))
-	fmt.Fprintf(w, "saved   %s by spot and reserved capacity; all on demand: %s\n", cents(r.list-r.paid), cents(r.list))
+	of := r.sum.kinds
+	fmt.Fprintf(w, "\nidle    starting %s · ready %s · draining %s · kept by CapacityBuffers %s\n", r.text(of[ledger.Starting]),
+		r.text(of[ledger.Ready]), r.text(of[ledger.Draining]), r.text(of[ledger.Buffer]))
+	fmt.Fprintf(w, "saved   %s by spot and reserved capacity", r.text(r.list-r.sum.total-r.bought))
+	if r.committed {
+		fmt.Fprintf(w, " · %s by commitments, less what is unused", r.text(r.bought))
+	}
+	fmt.Fprintf(w, "; all on demand: %s\n", r.text(r.list))
 	if len(r.missed) > 0 {
 		fmt.Fprintf(w, "missed  %s\n", r.missedText())
 	}
@@ -352,15 +393,15 @@ func (r *costReport) missedText() string {
 		all += r.missed[cause]
 		if i < mostCauses {
 			name, by, _ := strings.Cut(cause, " ")
-			parts = append(parts, strings.TrimSpace(causeTexts[savings.Cause(name)]+" "+by)+" "+cents(r.missed[cause]))
+			parts = append(parts, strings.TrimSpace(causeTexts[savings.Cause(name)]+" "+by)+" "+r.text(r.missed[cause]))
 		} else {
 			rest += r.missed[cause]
 		}
 	}
 	if rest > 0 {
-		parts = append(parts, "others "+cents(rest))
+		parts = append(parts, "others "+r.text(rest))
 	}
-	return cents(all) + ", of which " + strings.Join(parts, " · ")
+	return r.text(all) + ", of which " + strings.Join(parts, " · ")
 }
 
 // exact writes dollars with nine digits.
@@ -374,28 +415,18 @@ func exact(m cloud.NanoUSD) json.Number {
 
 // costDocument is the JSON. It is stable: fields are added, none changes its meaning. Money is dollars, exactly.
 type costDocument struct {
-	From             time.Time    `json:"from"`
-	Until            time.Time    `json:"until"`
-	By               string       `json:"by"`
-	Rows             []costEntry  `json:"rows"`
-	Paid             json.Number  `json:"paid"`
-	OnDemand         json.Number  `json:"onDemand"`
-	Saved            json.Number  `json:"saved"`
-	Missed           []costMissed `json:"missed"`
-	MachineSeconds   int64        `json:"machineSeconds"`
-	EstimatedSeconds int64        `json:"estimatedSeconds"`
-}
-
-type costEntry struct {
-	Key        string      `json:"key"`
-	Requested  json.Number `json:"requested"`
-	DaemonSets json.Number `json:"daemonSets"`
-	System     json.Number `json:"system"`
-	Starting   json.Number `json:"idleStarting"`
-	Ready      json.Number `json:"idleReady"`
-	Draining   json.Number `json:"idleDraining"`
-	Gap        json.Number `json:"gap"`
-	Total      json.Number `json:"total"`
+	From     time.Time        `json:"from"`
+	Until    time.Time        `json:"until"`
+	By       string           `json:"by"`
+	Rows     []map[string]any `json:"rows"` // key, total, and the fields of costKinds
+	Paid     json.Number      `json:"paid"`
+	OnDemand json.Number      `json:"onDemand"`
+	Saved    json.Number      `json:"saved"`
+	// SavedByCommitments is a part of Saved, below 0 where they cost more than they covered.
+	SavedByCommitments json.Number  `json:"savedByCommitments"`
+	Missed             []costMissed `json:"missed"`
+	MachineSeconds     int64        `json:"machineSeconds"`
+	EstimatedSeconds   int64        `json:"estimatedSeconds"`
 }
 
 type costMissed struct {
@@ -404,13 +435,15 @@ type costMissed struct {
 }
 
 func (r *costReport) json(w io.Writer) error {
-	d := costDocument{From: time.Unix(r.from, 0).UTC(), Until: time.Unix(r.until, 0).UTC(), By: r.by, Rows: []costEntry{},
-		Paid: exact(r.paid), OnDemand: exact(r.list), Saved: exact(r.list - r.paid), Missed: []costMissed{},
-		MachineSeconds: r.seconds, EstimatedSeconds: r.estimated}
+	d := costDocument{From: time.Unix(r.since, 0).UTC(), Until: time.Unix(r.until, 0).UTC(), By: r.by, Rows: []map[string]any{},
+		Paid: exact(r.sum.total), OnDemand: exact(r.list), Saved: exact(r.list - r.sum.total), SavedByCommitments: exact(r.bought),
+		Missed: []costMissed{}, MachineSeconds: r.hours, EstimatedSeconds: r.assumed}
 	for _, row := range r.sorted() {
-		k := row.kinds
-		d.Rows = append(d.Rows, costEntry{row.key, exact(k[ledger.Requested]), exact(k[ledger.DaemonSet]), exact(k[ledger.System]),
-			exact(k[ledger.Starting]), exact(k[ledger.Ready]), exact(k[ledger.Draining]), exact(k[ledger.Gap]), exact(row.total)})
+		fields := map[string]any{"key": row.key, "total": exact(row.total)}
+		for _, k := range costKinds {
+			fields[k.field] = exact(row.kinds[k.kind])
+		}
+		d.Rows = append(d.Rows, fields)
 	}
 	for _, cause := range r.causes() {
 		d.Missed = append(d.Missed, costMissed{cause, exact(r.missed[cause])})

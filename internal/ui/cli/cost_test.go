@@ -88,7 +88,7 @@ func TestCost(t *testing.T) {
 	path := keptLedger(t)
 	for name, args := range map[string][]string{
 		"namespace": nil, "workload": {"--by", "workload"}, "node": {"--by", "node"}, "nodepool": {"--by", "nodepool", "--window", "1h"},
-		"label": {"--by", "label=team"}, "capacity": {"--by", "capacity-type"}, "spread": {"--spread"}, "json": {"-o", "json"},
+		"label": {"--by", "label=team"}, "capacity": {"--by", "capacity-type"}, "spread": {"--spread"}, "times": {"--from", "2026-03-31T22:00", "--to", "2026-03-31 23:00"}, "json": {"-o", "json"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := costOf(t, append(args, "-f", path)...)
@@ -116,17 +116,19 @@ func TestRowsOfCostAddUp(t *testing.T) {
 	for _, by := range []string{"namespace", "workload", "nodepool", "node", "capacity-type", "label=team", "label=nothing"} {
 		for _, more := range [][]string{{}, {"--spread"}} {
 			var d costDocument
-			if err := json.Unmarshal([]byte(costOf(t, append(more, "-f", path, "-o", "json", "--by", by)...)), &d); err != nil {
+			decoder := json.NewDecoder(strings.NewReader(costOf(t, append(more, "-f", path, "-o", "json", "--by", by)...)))
+			decoder.UseNumber()
+			if err := decoder.Decode(&d); err != nil {
 				t.Fatal(err)
 			}
 			sum := new(big.Rat)
 			for _, row := range d.Rows {
 				kinds := new(big.Rat)
-				for _, m := range []json.Number{row.Requested, row.DaemonSets, row.System, row.Starting, row.Ready, row.Draining, row.Gap} {
-					kinds.Add(kinds, rational(t, string(m)))
+				for _, k := range costKinds {
+					kinds.Add(kinds, rational(t, string(row[k.field].(json.Number))))
 				}
-				if kinds.Cmp(rational(t, string(row.Total))) != 0 {
-					t.Errorf("--by %s %s: kinds of %s add up to %s", by, more, row.Key, kinds.FloatString(9))
+				if kinds.Cmp(rational(t, string(row["total"].(json.Number)))) != 0 {
+					t.Errorf("--by %s %s: kinds of %s add up to %s", by, more, row["key"], kinds.FloatString(9))
 				}
 				sum.Add(sum, kinds)
 			}
@@ -149,63 +151,101 @@ func rational(t *testing.T, text string) *big.Rat {
 
 // The export has the columns of FOCUS 1.2, nulls only where its specification allows them, unit prices that fit, and the same sum.
 func TestFOCUS(t *testing.T) {
-	path := keptLedger(t)
-	rows, err := csv.NewReader(strings.NewReader(costOf(t, "-f", path, "-o", "focus", "--account", "123456789012"))).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	columns := rows[0]
-	custom := slices.IndexFunc(columns, func(c string) bool { return strings.HasPrefix(c, "x_") })
-	if !slices.IsSorted(columns[:custom]) || !slices.IsSorted(columns[custom:]) {
-		t.Errorf("columns %q are not in order", columns)
-	}
-	// Columns that FOCUS 1.2 lets be null in rows of usage without commitment and capacity reservation.
-	nulls := []string{"BillingAccountName", "BillingAccountType", "CapacityReservationId", "CapacityReservationStatus", "ChargeClass", "InvoiceId",
-		"SkuPriceDetails", "SubAccountId", "SubAccountName", "SubAccountType", "CommitmentDiscountCategory", "CommitmentDiscountId",
-		"CommitmentDiscountName", "CommitmentDiscountQuantity", "CommitmentDiscountStatus", "CommitmentDiscountType", "CommitmentDiscountUnit"}
-	sometimes := []string{"Tags", "x_Namespace", "x_Workload"}
-	sum, hours := new(big.Rat), 0.0
-	for _, row := range rows[1:] {
-		at := func(name string) string { return row[slices.Index(columns, name)] }
-		for i, value := range row {
-			if (value == "") != slices.Contains(nulls, columns[i]) && !slices.Contains(sometimes, columns[i]) {
-				t.Errorf("%s is %q", columns[i], value)
-			}
-		}
-		number := func(name string) float64 { f, _ := rational(t, at(name)).Float64(); return f }
-		for _, cost := range []string{"List", "Contracted"} {
-			if off := number(cost+"UnitPrice")*number("PricingQuantity") - number(cost+"Cost"); off > 2e-9 || off < -2e-9 {
-				t.Errorf("%sCost is off by %v", cost, off)
-			}
-		}
-		if at("EffectiveCost") != at("BilledCost") || at("ConsumedQuantity") != at("PricingQuantity") {
-			t.Errorf("row %q", row)
-		}
-		if spot := at("PricingCategory") == "Dynamic"; spot != (at("ResourceName") == "n2") {
-			t.Errorf("%s of %s", at("PricingCategory"), at("ResourceName"))
-		}
-		hours += number("PricingQuantity")
-		sum.Add(sum, rational(t, at("EffectiveCost")))
-	}
+	columns, rows := checkFOCUS(t, keptLedger(t))
 	at := func(row int, name string) string { return rows[row][slices.Index(columns, name)] }
-	var d costDocument
-	if err := json.Unmarshal([]byte(costOf(t, "-f", path, "-o", "json")), &d); err != nil {
-		t.Fatal(err)
-	}
-	if got := sum.FloatString(9); got != string(d.Paid) {
-		t.Errorf("rows add up to %s, want %s", got, d.Paid)
-	}
-	if want := float64(d.MachineSeconds) / 3600; hours < want-1e-9 || hours > want+1e-9 {
-		t.Errorf("%v hours, want %v", hours, want)
-	}
 	last := len(rows) - 1
-	got := []string{at(1, "ChargePeriodStart"), at(1, "ChargePeriodEnd"), at(1, "BillingPeriodStart"), at(1, "BillingPeriodEnd"), at(1, "ServiceName"),
+	got := []string{at(0, "ChargePeriodStart"), at(0, "ChargePeriodEnd"), at(0, "BillingPeriodStart"), at(0, "BillingPeriodEnd"), at(0, "ServiceName"),
 		at(last, "x_Kind"), at(last, "Tags")}
 	want := []string{"2026-03-31T22:00:00Z", "2026-03-31T23:00:00Z", "2026-03-01T00:00:00Z", "2026-04-01T00:00:00Z", "Amazon EC2",
 		"requested", `{"team":"shop","tier":"front"}`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// alwaysNull are columns for which there is nothing to say.
+var alwaysNull = []string{"BillingAccountName", "BillingAccountType", "CapacityReservationId", "CapacityReservationStatus", "ChargeClass",
+	"CommitmentDiscountName", "InvoiceId", "SkuPriceDetails", "SubAccountId", "SubAccountName", "SubAccountType"}
+
+// mayBeNull reports whether FOCUS lets a column be null in a row: of a machine, of what is unused of a commitment, or of its purchase.
+func mayBeNull(column string, at func(string) string) (may, must bool) {
+	ofCommitment := strings.HasPrefix(column, "CommitmentDiscount")
+	machine := at("ResourceType") == "Instance"
+	switch {
+	case slices.Contains(alwaysNull, column), ofCommitment && at("CommitmentDiscountId") == "":
+		return true, true
+	case column == "CommitmentDiscountStatus": // null in purchases
+		return at("ChargeCategory") == "Purchase", at("ChargeCategory") == "Purchase"
+	case column == "ConsumedQuantity" || column == "ConsumedUnit" || column == "ResourceName": // null where nothing is consumed
+		return !machine, !machine
+	case slices.Contains([]string{"Tags", "x_Namespace", "x_Workload", "x_NodePool"}, column):
+		return true, !machine
+	case column == "AvailabilityZone" || strings.HasPrefix(column, "Region"):
+		return !machine, false
+	}
+	return false, false
+}
+
+// checkFOCUS holds the rules of the export of a ledger, and returns its columns and rows.
+func checkFOCUS(t *testing.T, path string) (columns []string, rows [][]string) {
+	t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(costOf(t, "-f", path, "-o", "focus", "--account", "123456789012"))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns, rows = rows[0], rows[1:]
+	custom := slices.IndexFunc(columns, func(c string) bool { return strings.HasPrefix(c, "x_") })
+	if !slices.IsSorted(columns[:custom]) || !slices.IsSorted(columns[custom:]) {
+		t.Errorf("columns %q are not in order", columns)
+	}
+	effective, billed, hours := new(big.Rat), new(big.Rat), 0.0
+	for _, row := range rows {
+		at := func(name string) string { return row[slices.Index(columns, name)] }
+		for i, value := range row {
+			if may, must := mayBeNull(columns[i], at); value == "" && !may || value != "" && must {
+				t.Errorf("%s is %q in %q", columns[i], value, row)
+			}
+		}
+		number := func(name string) float64 { f, _ := rational(t, at(name)).Float64(); return f }
+		for _, cost := range []string{"List", "Contracted"} {
+			if off := number(cost+"UnitPrice")*number("PricingQuantity") - number(cost+"Cost"); off > 3e-9 || off < -3e-9 {
+				t.Errorf("%sCost is off by %v in %q", cost, off, row)
+			}
+		}
+		of := at("ChargeCategory") + " " + at("PricingCategory") + " " + at("CommitmentDiscountStatus")
+		switch of {
+		case "Usage Standard ", "Usage Dynamic ":
+			if at("EffectiveCost") != at("BilledCost") {
+				t.Errorf("row %q", row)
+			}
+		case "Usage Committed Used", "Usage Committed Unused":
+			if number("BilledCost") != 0 {
+				t.Errorf("row %q", row)
+			}
+		case "Purchase Standard ":
+			if number("EffectiveCost") != 0 || at("ChargeFrequency") != "Recurring" {
+				t.Errorf("row %q", row)
+			}
+		default:
+			t.Errorf("row of %q: %q", of, row)
+		}
+		if at("ConsumedQuantity") != "" {
+			hours += number("ConsumedQuantity")
+		}
+		effective.Add(effective, rational(t, at("EffectiveCost")))
+		billed.Add(billed, rational(t, at("BilledCost")))
+	}
+	var d costDocument
+	if err := json.Unmarshal([]byte(costOf(t, "-f", path, "-o", "json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	if e, b := effective.FloatString(9), billed.FloatString(9); e != string(d.Paid) || b != string(d.Paid) {
+		t.Errorf("rows add up to %s, purchases and what is not covered to %s, want %s", e, b, d.Paid)
+	}
+	if want := float64(d.MachineSeconds) / 3600; hours < want-1e-6 || hours > want+1e-6 {
+		t.Errorf("%v hours, want %v", hours, want)
+	}
+	return columns, rows
 }
 
 func TestWrongInputOfCost(t *testing.T) {
@@ -228,6 +268,10 @@ func TestWrongInputOfCost(t *testing.T) {
 		"-o focus: give --account":              {exitBadInput, []string{"-o", "focus"}},
 		"--window 90m: give whole hours":        {exitBadInput, []string{"--window", "90m"}},
 		"--window d: give whole hours":          {exitBadInput, []string{"--window", "d"}},
+		"--from 9: give a day or an hour":       {exitBadInput, []string{"--from", "9"}},
+		"--to 2026-04-01T00:30: give a day or":  {exitBadInput, []string{"--to", "2026-04-01T00:30"}},
+		"is not after --from 2026-04-01":        {exitBadInput, []string{"--from", "2026-04-01", "--to", "2026-03-31T23:00"}},
+		"no machine of Karpenter ran":           {exitNothing, []string{"--from", "2027-01-01"}},
 		"default: the command takes flags only": {exitBadInput, []string{"default"}},
 		"hours are missing: ConfigMap /l-1: ":   {exitNothing, []string{"-f", torn}},
 		"the ledger is empty: the controller":   {exitNothing, []string{"-f", empty}},

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,132 +14,119 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/ledger"
+	"karpenter.sh/karpenter/internal/core/tariff"
 )
 
-// A focusRow is one charge: what a machine cost one account in one hour, or what of it was idle.
+// A focusRow is one charge: what a machine cost one account in one hour at its own price or by a commitment, what of a commitment was
+// unused in the hour, or the fee for both.
 type focusRow struct {
-	account    string // that is billed
 	bill       *ledger.Bill
-	part       *ledger.Part
-	list       cloud.NanoUSD // of the part
-	hours      float64       // likewise
-	start, end time.Time
+	slice      *ledger.Slice
+	account    *ledger.Account
+	cost, list cloud.NanoUSD // of the account
+	part       float64       // likewise, of the slice
 }
 
-// A focusColumn is a column of FOCUS 1.2. A value of "" is null.
-type focusColumn struct {
-	name string
-	of   func(*focusRow) string
+// Kinds of rows without a machine.
+const unused, purchase = ledger.Unused, ledger.Kind("purchase")
+
+func (r *focusRow) commitment() *tariff.Commitment { return r.slice.Commitment }
+
+// machine reports whether the row is about a machine. Others are about a commitment.
+func (r *focusRow) machine() bool { return r.account.Kind != unused && r.account.Kind != purchase }
+
+// pick returns one of the texts: of a machine, or of a commitment.
+func (r *focusRow) pick(machine, commitment string) string {
+	if r.machine() {
+		return machine
+	}
+	return commitment
 }
 
-func always(text string) func(*focusRow) string { return func(*focusRow) string { return text } }
+// committed returns a text that is null without a commitment.
+func (r *focusRow) committed(text string) string {
+	if r.commitment() == nil {
+		return ""
+	}
+	return text
+}
 
-func null(*focusRow) string { return "" }
+// category, kind and unit are what FOCUS calls a commitment.
+func (r *focusRow) category() (category, kind, unit string) {
+	switch c := r.commitment(); {
+	case c == nil:
+		return "", "", ""
+	case c.Kind == tariff.ReservedInstance:
+		return "Usage", "ReservedInstance", "Hours"
+	case c.Kind == tariff.EC2InstanceSavingsPlan:
+		return "Spend", "EC2InstanceSavingsPlan", "USD"
+	}
+	return "Spend", "ComputeSavingsPlan", "USD"
+}
 
-const focusTime = "2006-01-02T15:04:05Z"
+// quantity is how many hours of the machine the row stands for, or how much of the commitment.
+func (r *focusRow) quantity() float64 {
+	if r.machine() {
+		return r.slice.Seconds / 3600 * r.part
+	}
+	return r.slice.Quantity
+}
 
-// focusColumns are the columns of FOCUS 1.2 in the order of its specification, then custom ones. Commitments are not applied: their
-// columns are null in every row.
-var focusColumns = []focusColumn{
-	{"AvailabilityZone", func(r *focusRow) string { return r.bill.Machine.Zone }},
-	{"BilledCost", func(r *focusRow) string { return string(exact(r.part.Cost)) }},
-	{"BillingAccountId", func(r *focusRow) string { return r.account }},
-	{"BillingAccountName", null},
-	{"BillingAccountType", null},
-	{"BillingCurrency", always("USD")},
-	{"BillingPeriodEnd", func(r *focusRow) string { return month(r.start).AddDate(0, 1, 0).Format(focusTime) }},
-	{"BillingPeriodStart", func(r *focusRow) string { return month(r.start).Format(focusTime) }},
-	{"CapacityReservationId", null},
-	{"CapacityReservationStatus", null},
-	{"ChargeCategory", always("Usage")},
-	{"ChargeClass", null},
-	{"ChargeDescription", func(r *focusRow) string {
-		return r.bill.Machine.Type + " " + r.bill.Machine.CapacityType + ", " + string(r.part.Account.Kind)
-	}},
-	{"ChargeFrequency", always("Usage-Based")},
-	{"ChargePeriodEnd", func(r *focusRow) string { return r.end.Format(focusTime) }},
-	{"ChargePeriodStart", func(r *focusRow) string { return r.start.Format(focusTime) }},
-	{"CommitmentDiscountCategory", null},
-	{"CommitmentDiscountId", null},
-	{"CommitmentDiscountName", null},
-	{"CommitmentDiscountQuantity", null},
-	{"CommitmentDiscountStatus", null},
-	{"CommitmentDiscountType", null},
-	{"CommitmentDiscountUnit", null},
-	{"ConsumedQuantity", quantity},
-	{"ConsumedUnit", always("Hours")},
-	{"ContractedCost", func(r *focusRow) string { return string(exact(r.list)) }},
-	{"ContractedUnitPrice", unitPrice},
-	{"EffectiveCost", func(r *focusRow) string { return string(exact(r.part.Cost)) }},
-	{"InvoiceId", null},
-	{"InvoiceIssuerName", provider},
-	{"ListCost", func(r *focusRow) string { return string(exact(r.list)) }},
-	{"ListUnitPrice", unitPrice},
-	{"PricingCategory", func(r *focusRow) string {
-		if r.bill.Machine.CapacityType == v1.CapacityTypeSpot {
-			return "Dynamic"
-		}
+// listCost is the on-demand price. A commitment has no other price than its own.
+func (r *focusRow) listCost() string {
+	if r.machine() {
+		return string(exact(r.list))
+	}
+	return string(exact(r.cost))
+}
+
+// unitPrice is listCost by quantity.
+func (r *focusRow) unitPrice() string {
+	price := r.slice.List.Dollars() * 3600 / max(r.slice.Seconds, 1e-9)
+	if !r.machine() {
+		price = r.slice.Paid.Dollars() / max(r.slice.Quantity, 1e-9)
+	}
+	return decimals(price)
+}
+
+func decimals(f float64) string { return strconv.FormatFloat(f, 'f', 12, 64) }
+
+// pricing is the PricingCategory.
+func (r *focusRow) pricing() string {
+	switch {
+	case r.account.Kind == purchase:
 		return "Standard"
-	}},
-	{"PricingCurrency", always("USD")},
-	{"PricingQuantity", quantity},
-	{"PricingUnit", always("Hours")},
-	{"ProviderName", provider},
-	{"PublisherName", provider},
-	{"RegionId", func(r *focusRow) string { return r.bill.Machine.Region }},
-	{"RegionName", func(r *focusRow) string { return r.bill.Machine.Region }},
-	{"ResourceId", func(r *focusRow) string { return r.bill.Machine.ProviderID }},
-	{"ResourceName", func(r *focusRow) string { return r.bill.Machine.Node }},
-	{"ResourceType", always("Instance")},
-	{"ServiceCategory", always("Compute")},
-	{"ServiceName", func(r *focusRow) string {
-		if provider(r) == "AWS" {
-			return "Amazon EC2"
-		}
-		return provider(r)
-	}},
-	{"ServiceSubcategory", always("Virtual Machines")},
-	{"SkuId", func(r *focusRow) string { return r.bill.Machine.Type }},
-	{"SkuMeter", always("Instance usage")},
-	{"SkuPriceDetails", null},
-	{"SkuPriceId", func(r *focusRow) string { return r.bill.Machine.Type + "/" + r.bill.Machine.CapacityType }},
-	{"SubAccountId", null},
-	{"SubAccountName", null},
-	{"SubAccountType", null},
-	{"Tags", tags},
-	{"x_Estimated", func(r *focusRow) string { return strconv.FormatBool(r.bill.Estimated > 0) }},
-	{"x_Kind", func(r *focusRow) string { return string(r.part.Account.Kind) }},
-	{"x_Namespace", func(r *focusRow) string { return r.part.Account.Namespace }},
-	{"x_NodePool", func(r *focusRow) string { return r.bill.Machine.Pool }},
-	{"x_Workload", func(r *focusRow) string { return r.part.Account.Workload }},
+	case r.commitment() != nil:
+		return "Committed"
+	case r.bill.Machine.CapacityType == v1.CapacityTypeSpot:
+		return "Dynamic"
+	}
+	return "Standard"
 }
 
-func month(t time.Time) time.Time { return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC) }
-
-// quantity is how many hours of the machine the part stands for.
-func quantity(r *focusRow) string { return strconv.FormatFloat(r.hours, 'f', 12, 64) }
-
-// unitPrice is what the machine costs in an hour on demand.
-func unitPrice(r *focusRow) string {
-	return strconv.FormatFloat(r.bill.List.Dollars()*3600/float64(r.bill.Seconds), 'f', 12, 64)
-}
-
-// provider is the name of the cloud, as far as the machine's ID tells.
-func provider(r *focusRow) string {
+// provider is the name of the cloud, as far as the machine's ID tells. Commitments are AWS's.
+func (r *focusRow) provider() string {
 	name, _, _ := strings.Cut(r.bill.Machine.ProviderID, ":")
-	if name == "aws" {
+	if name == "aws" || name == "" {
 		return "AWS"
 	}
 	return name
 }
 
+func (r *focusRow) service() string {
+	if name := r.provider(); name != "AWS" {
+		return name
+	}
+	return "Amazon EC2"
+}
+
 // tags are the labels of the pods, as JSON.
-func tags(r *focusRow) string {
-	if r.part.Account.Labels == "" {
+func (r *focusRow) tags() string {
+	if r.account.Labels == "" {
 		return ""
 	}
 	found := map[string]string{}
-	for pair := range strings.SplitSeq(r.part.Account.Labels, ",") {
+	for pair := range strings.SplitSeq(r.account.Labels, ",") {
 		key, value, _ := strings.Cut(pair, "=")
 		found[key] = value
 	}
@@ -145,41 +134,127 @@ func tags(r *focusRow) string {
 	return string(text)
 }
 
-// focus writes a row for each machine, hour and account that costs anything.
+// status is the CommitmentDiscountStatus, null for a purchase.
+func (r *focusRow) status() string {
+	return map[ledger.Kind]string{unused: "Unused", purchase: ""}[r.account.Kind] + r.pick(r.committed("Used"), "")
+}
+
+const focusTime = "2006-01-02T15:04:05Z"
+
+// cells returns the columns of FOCUS 1.2 with their values, then custom ones. "" is null.
+func (r *focusRow) cells(account string) map[string]string {
+	m, start := r.bill.Machine, time.Unix(r.bill.Hour, 0).UTC()
+	month := time.Date(start.Year(), start.Month(), 1, 0, 0, 0, 0, time.UTC)
+	c := r.commitment()
+	if c == nil {
+		c = &tariff.Commitment{}
+	}
+	category, kind, unit := r.category()
+	out := map[string]string{"BillingAccountName": "", "BillingAccountType": "", "CapacityReservationId": "",
+		"CapacityReservationStatus": "", "ChargeClass": "", "CommitmentDiscountName": "", "InvoiceId": "", "SkuPriceDetails": "",
+		"SubAccountId": "", "SubAccountName": "",
+		"SubAccountType": "", "BillingCurrency": "USD", "PricingCurrency": "USD", "ServiceCategory": "Compute",
+		"ServiceSubcategory": "Virtual Machines", "BillingAccountId": account}
+	maps.Copy(out, map[string]string{
+		"AvailabilityZone": r.pick(m.Zone, c.Zone), "RegionId": r.pick(m.Region, c.Region), "RegionName": r.pick(m.Region, c.Region),
+		"BilledCost": string(exact(r.cost)), "EffectiveCost": string(exact(r.cost)), "ListCost": r.listCost(),
+		"ContractedCost": r.listCost(),
+		"ListUnitPrice":  r.unitPrice(), "ContractedUnitPrice": r.unitPrice(),
+		"BillingPeriodStart": month.Format(focusTime), "BillingPeriodEnd": month.AddDate(0, 1, 0).Format(focusTime),
+		"ChargePeriodStart": start.Format(focusTime), "ChargePeriodEnd": start.Add(time.Hour).Format(focusTime),
+		"ChargeCategory": "Usage", "ChargeFrequency": "Usage-Based",
+		"ChargeDescription":          r.pick(m.Type+" "+m.CapacityType, kind+" "+c.ID) + ", " + string(r.account.Kind),
+		"CommitmentDiscountCategory": category, "CommitmentDiscountId": c.ID,
+		"CommitmentDiscountType":     kind,
+		"CommitmentDiscountUnit":     unit,
+		"CommitmentDiscountQuantity": r.committed(decimals(r.slice.Quantity * r.part)),
+		"CommitmentDiscountStatus":   r.status(),
+		"ConsumedQuantity":           r.pick(decimals(r.quantity()), ""), "ConsumedUnit": r.pick("Hours", ""),
+		"PricingQuantity": decimals(r.quantity()), "PricingUnit": r.pick("Hours", unit), "PricingCategory": r.pricing(),
+		"InvoiceIssuerName": r.provider(), "ProviderName": r.provider(), "PublisherName": r.provider(),
+		"ServiceName": r.service(),
+		"ResourceId":  r.pick(m.ProviderID, c.ID), "ResourceName": m.Node, "ResourceType": r.pick("Instance", "Commitment"),
+		"SkuId": r.pick(m.Type, kind), "SkuMeter": r.pick("Instance usage", kind),
+		"SkuPriceId": r.pick(m.Type+"/"+m.CapacityType, kind),
+		"Tags":       r.tags(), "x_Estimated": strconv.FormatBool(r.bill.Estimated > 0), "x_Kind": string(r.account.Kind),
+		"x_Namespace": r.account.Namespace, "x_NodePool": m.Pool, "x_Workload": r.pick(r.account.Workload, "")})
+	switch {
+	case r.account.Kind == purchase:
+		out["ChargeCategory"], out["ChargeFrequency"], out["EffectiveCost"] = "Purchase", "Recurring", string(exact(0))
+	case r.commitment() != nil: // the purchase has it
+		out["BilledCost"] = string(exact(0))
+	}
+	return out
+}
+
+// focus writes a row for each machine, hour, account and commitment that costs anything, then what commitments cost in each hour.
 func (r *costReport) focus(w io.Writer) error {
 	out := csv.NewWriter(w)
-	var cells []string
-	for _, c := range focusColumns {
-		cells = append(cells, c.name)
-	}
-	if err := out.Write(cells); err != nil {
-		return err
-	}
+	var columns, cells []string
 	var failed error
-	r.each(func(bill *ledger.Bill) {
-		if bill.Seconds == 0 {
-			return
+	write := func(row *focusRow) {
+		values := row.cells(r.account)
+		if columns == nil {
+			columns = slices.SortedFunc(maps.Keys(values), func(a, b string) int { return strings.Compare(custom(a), custom(b)) })
+			failed = out.Write(columns)
 		}
-		start := time.Unix(bill.Hour, 0).UTC()
-		for i, list := range ledger.Split(bill.List, bill.Parts) {
-			part := &bill.Parts[i]
-			if part.Cost == 0 {
-				continue
+		cells = cells[:0]
+		for _, name := range columns {
+			cells = append(cells, values[name])
+		}
+		if err := out.Write(cells); err != nil {
+			failed = err
+		}
+	}
+	type fee struct {
+		hour int64
+		id   string
+	}
+	fees := map[fee]*focusRow{}
+	r.each(func(bill *ledger.Bill) {
+		for i := range bill.Slices {
+			s := &bill.Slices[i]
+			if s.Commitment != nil {
+				row := fees[fee{bill.Hour, s.Commitment.ID}]
+				if row == nil {
+					row = &focusRow{bill: &ledger.Bill{Hour: bill.Hour, Machine: &ledger.Machine{}}, part: 1,
+						slice: &ledger.Slice{Commitment: s.Commitment}, account: &ledger.Account{Kind: purchase}}
+					fees[fee{bill.Hour, s.Commitment.ID}] = row
+				}
+				row.cost += s.Paid
+				row.slice.Paid += s.Paid
+				row.slice.Quantity += s.Quantity
 			}
-			row := &focusRow{r.account, bill, part, list, float64(bill.Seconds) / 3600 * float64(list) / float64(max(bill.List, 1)), start,
-				start.Add(time.Hour)}
-			cells = slices.Grow(cells[:0], len(focusColumns))
-			for _, c := range focusColumns {
-				cells = append(cells, c.of(row))
-			}
-			if err := out.Write(cells); err != nil {
-				failed = err
+			costs, lists := ledger.Split(s.Paid, bill.Parts), ledger.Split(s.List, bill.Parts)
+			for j, cost := range costs {
+				if cost == 0 && lists[j] == 0 {
+					continue
+				}
+				part := float64(lists[j]) / float64(max(s.List, 1))
+				if s.List == 0 {
+					part = float64(cost) / float64(s.Paid)
+				}
+				write(&focusRow{bill, s, bill.Parts[j].Account, cost, lists[j], part})
 			}
 		}
 	})
+	order := func(a, b fee) int { return cmp.Or(cmp.Compare(a.hour, b.hour), cmp.Compare(a.id, b.id)) }
+	for _, key := range slices.SortedFunc(maps.Keys(fees), order) {
+		if fees[key].cost > 0 {
+			write(fees[key])
+		}
+	}
 	out.Flush()
 	if failed == nil {
 		failed = out.Error()
 	}
 	return failed
+}
+
+// custom puts custom columns behind those of FOCUS.
+func custom(column string) string {
+	if strings.HasPrefix(column, "x_") {
+		return "~" + column
+	}
+	return column
 }

@@ -81,7 +81,7 @@ func clusterClient(kubeconfig string) (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
-	config.Timeout = readTimeout
+	config.Timeout, config.QPS = readTimeout, -1 // a command reads little; the API server limits it where it has to
 	scheme, err := planScheme()
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func runSavings(ctx context.Context, env Env, args []string) (int, error) {
 	p.worldFlags(fs)
 	fs.StringVar(&p.output, "o", "table", "table, json or html")
 	fs.StringVar(&commitments, "commitments", "", "file with Reserved Instances and Savings Plans, as CommitmentDiscounts; by default "+
-		"those among the objects")
+		"those among the objects, or in the snapshot")
 	words, err := parseMixed(fs, args)
 	p.files = append(p.files, words...)
 	if err == nil && !slices.Contains([]string{"table", "json", "html"}, p.output) {
@@ -71,6 +71,9 @@ func runSavings(ctx context.Context, env Env, args []string) (int, error) {
 	active, err := activeCommitments(objects, savings.Market(q.Pools, region), q.Now)
 	if err != nil {
 		return exitBadInput, err
+	}
+	if commitments == "" && q.Commitments != nil { // of a snapshot
+		active = q.Commitments.Commitments
 	}
 	r.Report = savings.Of(q, p.planner(), region, active)
 	if err := ctx.Err(); err != nil {

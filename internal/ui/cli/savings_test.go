@@ -94,3 +94,34 @@ func TestSavingsOfAClusterWithoutKarpenter(t *testing.T) {
 		t.Errorf("%d requests write", n)
 	}
 }
+
+// A snapshot carries the commitments, and its report is that of the objects.
+func TestSavingsOfASnapshotBillsItsCommitments(t *testing.T) {
+	folder := t.TempDir()
+	file, kept := filepath.Join(folder, "world.yaml"), filepath.Join(folder, "snapshot.txtar")
+	world := `{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: default}, spec: {template: {spec: {requirements: [],
+  nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}}}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {kubernetes.io/arch: amd64, kubernetes.io/os: linux, topology.kubernetes.io/zone: z1,
+  node.kubernetes.io/instance-type: t.small}}, spec: {providerID: "aws:///z1/i-1"}}
+---
+{apiVersion: karpenter.sh/v1alpha1, kind: CommitmentDiscount, metadata: {name: sp-1}, spec: {category: Spend, type: ComputeSavingsPlan,
+  quantity: "0.2", share: 50%, rates: [{instanceType: t.small, price: "0.06"}]}}
+`
+	if err := os.WriteFile(file, []byte(world), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) string {
+		var out, trouble strings.Builder
+		env := Env{Out: &out, Err: &trouble, Catalog: threeTypes, CheckClass: noPlacementGroups}
+		if code := Run(t.Context(), env, args); code != exitFine {
+			t.Fatalf("%q: code %d\n%s%s", args, code, &out, &trouble)
+		}
+		return out.String()
+	}
+	run("snapshot", "-f", file, "-o", kept)
+	want := run("savings", "-f", file, "-o", "json")
+	if got := run("savings", "--snapshot", kept, "-o", "json"); got != want || !strings.Contains(got, `"used": 0.6`) {
+		t.Errorf("the snapshot gives\n%s\nwant\n%s", got, want)
+	}
+}

@@ -1,0 +1,229 @@
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/commitment"
+	"karpenter.sh/karpenter/internal/core/tariff"
+)
+
+// Terms are the commitments that the cluster pays from a second on, until the next terms.
+type Terms struct {
+	From        int64               `json:"from"`
+	Commitments []tariff.Commitment `json:"commitments,omitempty"`
+	Others      []tariff.Line       `json:"others,omitempty"` // an hour of the on-demand machines of the cluster that are in no book
+}
+
+// TermsOf returns the terms of a cluster at a second.
+func TermsOf(books *commitment.Books, snap *cluster.Snapshot, at int64) Terms {
+	t := Terms{From: at}
+	if books == nil || books.All == nil {
+		return t
+	}
+	charged := map[string]bool{}
+	for n := range snap.Nodes() {
+		charged[n.Name] = n.Claim != nil
+	}
+	t.Commitments, t.Others = books.All.Commitments, books.All.Without(charged)
+	return t
+}
+
+// Commit notes terms. The last ones of a clock hour count for the whole hour, the first ones of a book from their second on.
+func (b *Book) Commit(t Terms) {
+	last := len(b.terms) - 1
+	switch {
+	case last < 0 && len(t.Commitments) == 0:
+		return
+	case last < 0:
+	case reflect.DeepEqual(b.terms[last].Commitments, t.Commitments) && slices.Equal(b.terms[last].Others, t.Others):
+		return
+	default:
+		t.From = max(t.From/hour, int64(b.since)) * hour
+		if b.terms[last].From >= t.From {
+			t.From = b.terms[last].From
+			b.terms = b.terms[:last]
+		}
+	}
+	b.terms = append(slices.Clip(b.terms), t)
+}
+
+// at returns the terms of an hour, nil if there are none, and how many seconds of the hour they count.
+func (b *Book) at(h int32) (*Terms, int64) {
+	begin, end := int64(h)*hour, int64(h+1)*hour
+	for i := range slices.Backward(b.terms) {
+		if b.terms[i].From < end {
+			return &b.terms[i], max(0, min(end, b.until)-max(begin, b.terms[0].From))
+		}
+	}
+	return nil, 0
+}
+
+// stored returns the terms with the rates of types that the book has.
+func (b *Book) stored() []Terms {
+	out := slices.Clone(b.terms)
+	for i := range out {
+		types := map[string]bool{}
+		for _, m := range b.machines {
+			types[m.Type] = true
+		}
+		for _, l := range out[i].Others {
+			types[l.Type] = true
+		}
+		out[i].Commitments = slices.Clone(out[i].Commitments)
+		for j := range out[i].Commitments {
+			c := &out[i].Commitments[j]
+			c.Rates = maps.Clone(c.Rates)
+			maps.DeleteFunc(c.Rates, func(name string, _ cloud.NanoUSD) bool { return !types[name] })
+		}
+	}
+	return out
+}
+
+// A Slice is the part of a bill that one commitment pays, or that is paid at the price of the machine.
+type Slice struct {
+	Commitment *tariff.Commitment // nil for the price of the machine
+	Paid, List cloud.NanoUSD
+	Seconds    float64 // of the machine
+	Quantity   float64 // of the commitment: dollars of a Savings Plan, machine-hours of a Reserved Instance
+}
+
+// A way is a way to pay for machines in an hour: lines of one way are covered alike.
+type way struct {
+	hour int32
+	line tariff.Line // of no second
+}
+
+// A covering is what commitments cover of the machines of one way.
+type covering struct {
+	whole, done int64 // machine-seconds, and those of them that have their part
+	uses        []tariff.Use
+}
+
+// Coverings are what commitments cover in some hours.
+type coverings struct {
+	book   *Book
+	of     map[way]*covering
+	sums   map[int32][]int64 // what machines took of each commitment so far, by hour
+	unused []*Bill
+}
+
+// wayOf returns how a machine is paid in an hour; false where no commitment can cover it.
+func wayOf(m *Machine, h int32, paid, seconds int64) (way, bool) {
+	if seconds == 0 || m.CapacityType != v1.CapacityTypeOnDemand {
+		return way{}, false
+	}
+	return way{h, tariff.Line{Region: m.Region, Zone: m.Zone, Type: m.Type, OS: tariff.Linux, PerHour: cloud.NanoUSD(paid / seconds)}}, true
+}
+
+// coverings bills the hours between two seconds.
+func (b *Book) coverings(from, to int64) *coverings {
+	c := &coverings{book: b, of: map[way]*covering{}, sums: map[int32][]int64{}}
+	if len(b.terms) == 0 {
+		return c
+	}
+	b.each(from, to, func(machine, h int32, cells []cell, amounts []int64) {
+		var of [2]int64
+		for i, cell := range cells {
+			switch b.accounts[cell.account].Kind {
+			case paid:
+				of[0] = amounts[i]
+			case seconds:
+				of[1] = amounts[i]
+			}
+		}
+		if w, ok := wayOf(&b.machines[machine], h, of[0], of[1]); ok {
+			if c.of[w] == nil {
+				c.of[w] = &covering{}
+			}
+			c.of[w].whole += of[1]
+		}
+	})
+	ways := map[int32][]way{}
+	for w := range c.of {
+		ways[w.hour] = append(ways[w.hour], w)
+	}
+	last := min(to, b.until+hour-1) / hour
+	for h := max(from/hour, b.terms[0].From/hour, int64(b.first)); h < last; h++ {
+		c.cover(int32(h), ways[int32(h)])
+	}
+	return c
+}
+
+// cover notes what commitments cover in an hour, and what of them is unused.
+func (c *coverings) cover(h int32, ways []way) {
+	terms, length := c.book.at(h)
+	if terms == nil || length == 0 {
+		return
+	}
+	for _, l := range terms.Others {
+		w := way{hour: h, line: l}
+		w.line.Seconds = 0
+		if c.of[w] == nil {
+			c.of[w], ways = &covering{}, append(ways, w)
+		}
+		c.of[w].whole += l.Seconds * length / hour
+	}
+	slices.SortFunc(ways, func(v, w way) int {
+		return cmp.Or(cmp.Compare(v.line.Type, w.line.Type), cmp.Compare(v.line.Zone, w.line.Zone),
+			cmp.Compare(v.line.Region, w.line.Region), cmp.Compare(v.line.PerHour, w.line.PerHour))
+	})
+	lines := make([]tariff.Line, len(ways))
+	for i, w := range ways {
+		lines[i] = w.line
+		lines[i].Seconds = c.of[w].whole
+	}
+	used := make([]Slice, len(terms.Commitments))
+	sums := make([]int64, len(used))
+	for _, u := range tariff.Uses(lines, terms.Commitments, length) {
+		of := c.of[ways[u.Line]]
+		of.uses = append(of.uses, u)
+		sums[u.Commitment] += u.Cost
+		used[u.Commitment].Quantity += u.Quantity
+	}
+	c.sums[h] = make([]int64, len(used))
+	for i := range used {
+		s, of := &used[i], &terms.Commitments[i]
+		s.Commitment, s.Quantity = of, of.Quantity()*float64(length)/hour-s.Quantity
+		s.Paid = cloud.NanoUSD(nano(int64(of.Fee())*length) - nano(sums[i]))
+		if s.Paid > 0 {
+			c.unused = append(c.unused, &Bill{Hour: int64(h) * hour, Machine: &c.book.machines[0], Paid: s.Paid, Slices: []Slice{*s},
+				Parts: []Part{{&Account{Kind: Unused, Workload: of.ID}, s.Paid}}})
+		}
+	}
+}
+
+// slices returns how a machine is paid in an hour. What commitments pay adds up to what they cost, to the nano-dollar.
+func (c *coverings) slices(m *Machine, h int32, paid, list, seconds int64) []Slice {
+	own := Slice{Seconds: float64(seconds)}
+	out := []Slice{own}
+	of := (*covering)(nil)
+	if w, ok := wayOf(m, h, paid, seconds); ok {
+		of = c.of[w]
+	}
+	if of != nil && len(of.uses) > 0 {
+		terms, _ := c.book.at(h)
+		part := func(whole int64) int64 {
+			return portion(whole, of.done+seconds, of.whole) - portion(whole, of.done, of.whole)
+		}
+		for _, u := range of.uses {
+			sum := &c.sums[h][u.Commitment]
+			cost, instead := part(u.Cost), min(paid, part(u.List))
+			share := float64(seconds) / float64(of.whole)
+			s := Slice{Commitment: &terms.Commitments[u.Commitment], Paid: cloud.NanoUSD(nano(*sum+cost) - nano(*sum)),
+				List: cloud.NanoUSD(nano(instead)), Seconds: u.Seconds * share, Quantity: u.Quantity * share}
+			*sum += cost
+			paid, list = paid-instead, list-instead
+			out[0].Seconds -= s.Seconds
+			out = append(out, s)
+		}
+		of.done += seconds
+	}
+	out[0].Paid, out[0].List = cloud.NanoUSD(nano(paid)), cloud.NanoUSD(nano(max(0, list)))
+	return out
+}
