@@ -57,7 +57,7 @@ func running(w *sim.World, n int) time.Duration {
 }
 
 func TestMachinesAreThereForPodsThatCameOnEarlierDays(t *testing.T) {
-	learned := sim.Taught(t, 14, simMidnight, shopAtForty, ofShop)
+	learned := sim.Taught(t, 14, simMidnight, 1000, shopAtForty, ofShop)
 	if len(learned) > 4<<10 {
 		t.Errorf("what was learned has %d bytes", len(learned))
 	}
@@ -117,7 +117,7 @@ func TestMachinesAreThereForPodsThatCameOnEarlierDays(t *testing.T) {
 
 // Room for pods that do not come is kept for as long as they used to take, and no longer.
 func TestNothingIsKeptForPodsThatCameOnEarlierDaysOnly(t *testing.T) {
-	learned := sim.Taught(t, 14, simMidnight, shopAtForty, ofShop)
+	learned := sim.Taught(t, 14, simMidnight, 1000, shopAtForty, ofShop)
 	ko := sim.KarpenterOptions{Provision: true, Disrupt: true, Foresight: true}
 	sim.Bubble(t, sim.Options{}, ko, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
 		restore(t, k, learned)

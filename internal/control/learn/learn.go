@@ -105,9 +105,9 @@ func (l *Learner) Turn(ctx context.Context, snap *cluster.Snapshot, now time.Tim
 				o.Add(a.Pod.Created.In(o.zone), w, a.TemplateOf(), 1)
 			}
 			served := min(len(list), ready[w])
-			o.Balance.Saved += float64(served) * o.price[w] * lead.Hours()
+			o.Balance.Save(float64(served) * o.price[w] * lead.Hours())
 		}
-		if !o.Balance.Off.IsZero() {
+		if !o.Balance.Off.IsZero() || o.Balance.Spent() {
 			continue
 		}
 		for _, e := range o.Expect(now.In(o.zone), now.In(o.zone).Add(ahead), l.quantile) {
@@ -198,7 +198,7 @@ func (l *Learner) learns(from client.Object, ref corev1.ObjectReference, there m
 		l.all[name] = o
 	}
 	if !o.gone.IsZero() {
-		o.gone, o.Balance = time.Time{}, forecast.Balance{}
+		o.gone, o.Balance = time.Time{}, forecast.Balance{Usual: o.Balance.Usual, Today: o.Balance.Today}
 	}
 	o.object, o.name, o.zone = ref, name, zone
 	if o.price == nil {
@@ -256,7 +256,7 @@ func (l *Learner) day(o *learned, now time.Time) {
 			l.events.Tell([]corev1.ObjectReference{o.object}, telemetry.LearningOff, sentence.LearningOff(b.Unused, b.Saved, o.Balance.Off))
 		}
 	}
-	if !o.Balance.Off.IsZero() {
+	if !o.Balance.Off.IsZero() || o.Balance.Spent() {
 		off = 1
 	}
 	l.metrics.ForecastOff.WithLabelValues(o.name.String()).Set(off)
@@ -266,8 +266,29 @@ func (l *Learner) day(o *learned, now time.Time) {
 // there anyway counts as if it was bought.
 func (l *Learner) count(ctx context.Context, snap *cluster.Snapshot, now time.Time) map[forecast.Workload]int {
 	ready := map[forecast.Workload]int{}
-	var pools map[string]engine.Pool
 	passed := now.Sub(l.counted)
+	hours := min(passed, 2*countInterval).Hours()
+	var pools map[string]engine.Pool
+	price := func(n *cluster.Node) float64 {
+		if pools == nil {
+			pools, _ = l.catalogs.Pools(ctx, snap)
+		}
+		p, _ := pools[n.Pool()].Catalog.Price(n.Claim.Labels)
+		return p.Dollars()
+	}
+	if passed >= countInterval {
+		l.counted = now
+		for n := range snap.Nodes() {
+			if n.Claim == nil {
+				continue
+			}
+			for _, o := range l.all {
+				if o.buffer != nil || o.name.Name == n.Pool() {
+					o.Balance.Today.Bill += price(n) * hours
+				}
+			}
+		}
+	}
 	for s := range snap.Spares() {
 		r, ok := l.rooms[cluster.PodKey{Namespace: s.Namespace, Name: s.Buffer}]
 		if !ok || l.all[r.Object] == nil {
@@ -284,20 +305,12 @@ func (l *Learner) count(ctx context.Context, snap *cluster.Snapshot, now time.Ti
 			if passed < countInterval || n.Claim == nil {
 				continue
 			}
-			if pools == nil {
-				pools, _ = l.catalogs.Pools(ctx, snap)
-			}
 			o := l.all[r.Object]
-			price, _ := pools[n.Pool()].Catalog.Price(n.Claim.Labels)
-			cost := price.Dollars() * part(podclass.Requests(p.Class.Spec), n.Claim.Status.Allocatable)
-			dollars := cost * min(passed, 2*countInterval).Hours()
+			cost := price(n) * part(podclass.Requests(p.Class.Spec), n.Claim.Status.Allocatable)
 			o.price[r.Workload] = cost
-			o.Balance.Unused += dollars
-			l.metrics.ForecastUnused.WithLabelValues(o.name.String()).Add(dollars)
+			o.Balance.Keep(cost * hours)
+			l.metrics.ForecastUnused.WithLabelValues(o.name.String()).Add(cost * hours)
 		}
-	}
-	if passed >= countInterval {
-		l.counted = now
 	}
 	return ready
 }

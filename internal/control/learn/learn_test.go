@@ -207,6 +207,8 @@ func TestWhatRoomCostsAndBrings(t *testing.T) {
 	c.annotate("true")
 	c.days(7, 10)
 	c.atNine()
+	b := &c.all[pool].Balance
+	b.Usual = 100
 	c.store.Update(func(d *cluster.Draft) {
 		r := c.rooms[cluster.PodKey{Namespace: "shop", Name: "Forecast web :00"}]
 		var pods []*corev1.Pod
@@ -220,10 +222,18 @@ func TestWhatRoomCostsAndBrings(t *testing.T) {
 		c.now = c.now.Add(time.Second)
 		c.turn()
 	}
-	b := &c.all[pool].Balance
 	if cost := b.Unused * 60; cost < 0.95 || cost > 1.2 || b.Saved != 0 {
 		t.Errorf("a minute of room costs a sixtieth of $%.2f", cost)
 	}
+	if bill := b.Today.Bill * 60; bill < 0.95 || b.Today.Unused != b.Unused {
+		t.Errorf("a minute of the pool's machine costs a sixtieth of $%.2f, %+v", bill, b)
+	}
+	usual := b.Usual
+	if b.Usual = 10 * b.Today.Unused; len(c.turn()) != 0 || testutil.ToFloat64(c.metrics.ForecastOff.WithLabelValues(pool.String())) != 1 {
+		t.Error("room is kept that a day's bill does not allow")
+	}
+	b.Usual = usual
+	c.turn()
 	c.start(8)
 	c.turn()
 	if saved := b.Saved * 90; saved < 0.79 || saved > 0.81 { // forty seconds of eight tenths of a dollar an hour

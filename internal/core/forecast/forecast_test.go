@@ -266,7 +266,40 @@ func TestLearningThatDoesNotPayRests(t *testing.T) {
 	if b.Day(now.Add(Rest - time.Hour)); b.Off.IsZero() {
 		t.Error("it rests for a week")
 	}
-	if b.Day(now.Add(Rest)); b != (Balance{}) {
+	b.Usual = 20
+	if b.Day(now.Add(Rest)); b != (Balance{Usual: 18}) {
 		t.Errorf("it begins anew: %+v", b)
+	}
+}
+
+func TestRoomMayCostAPartOfADaysBill(t *testing.T) {
+	for name, tc := range map[string]struct {
+		today Spending
+		usual float64
+		spent bool
+	}{
+		"nothing is known":                         {},
+		"as much as is allowed of yesterday":       {today: Spending{Unused: 1}, usual: 100},
+		"more than is allowed of yesterday":        {today: Spending{Unused: 1.1}, usual: 100, spent: true},
+		"room that saved a tenth of its price":     {today: Spending{Unused: 2, Saved: 0.1}, usual: 100},
+		"room that saved less":                     {today: Spending{Unused: 2, Saved: 0.09}, usual: 100, spent: true},
+		"room that saved much":                     {today: Spending{Unused: 2.5, Saved: 10}, usual: 100},
+		"more than is allowed of any day":          {today: Spending{Unused: 2.6, Saved: 10}, usual: 100, spent: true},
+		"today's bill is larger than yesterday's":  {today: Spending{Bill: 200, Unused: 2}, usual: 100},
+		"today's bill is smaller than yesterday's": {today: Spending{Bill: 10, Unused: 1}, usual: 100},
+	} {
+		if b := (Balance{Today: tc.today, Usual: tc.usual}); b.Spent() != tc.spent {
+			t.Errorf("%s: %v", name, b.Spent())
+		}
+	}
+	b := Balance{Usual: 100, Today: Spending{Bill: 20, Unused: 4}}
+	if b.Day(monday); b.Usual != 90 || b.Spent() || b.Today != (Spending{}) {
+		t.Errorf("the next day begins with nothing spent, and with most of the larger bill: %+v", b)
+	}
+	if b.Keep(0.95); !b.Spent() || b.Unused == 0 {
+		t.Errorf("room that is kept counts: %+v", b)
+	}
+	if b.Save(0.01); b.Spent() || b.Saved != 0.01 {
+		t.Errorf("pods that need not wait count: %+v", b)
 	}
 }

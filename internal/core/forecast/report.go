@@ -45,6 +45,8 @@ type Report struct {
 	Days   int       `json:"days"`  // that are remembered
 	Bytes  int       `json:"bytes"` // of all histories, as they are kept
 	Off    time.Time `json:"offUntil,omitzero"`
+	Today  Spending  `json:"todayDollars"`
+	Spent  bool      `json:"spent"` // room has cost today what it may cost in a day: nothing is kept until midnight
 	Score  Score     `json:"lastDays"`
 	Unused float64   `json:"unusedDollars"` // room of the last days that was kept and not used
 	Saved  float64   `json:"savedDollars"`  // room for the time that pods did not wait
@@ -66,7 +68,8 @@ type Hour struct {
 // Report returns what is expected from some hours ago until some hours ahead.
 func (h *History) Report(of Object, now time.Time, back, ahead time.Duration, quantile float64) Report {
 	b := h.Balance
-	r := Report{Object: of, Days: len(h.Days), Off: b.Off, Score: h.Score, Unused: b.Unused, Saved: b.Saved, Hours: []Hour{}}
+	r := Report{Object: of, Days: len(h.Days), Off: b.Off, Today: b.Today, Spent: b.Spent(), Score: h.Score, Unused: b.Unused,
+		Saved: b.Saved, Hours: []Hour{}}
 	for _, e := range h.Expect(now.Add(-back).Truncate(time.Hour), now.Add(ahead), quantile) {
 		at, pods := e.Slot.Truncate(time.Hour), e.Class.Workload.String()
 		i := slices.IndexFunc(r.Hours, func(x Hour) bool { return x.At.Equal(at) && x.Pods == pods })

@@ -1,6 +1,10 @@
 package sim
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -12,6 +16,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/control/learn"
+	"karpenter.sh/karpenter/internal/core/forecast"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
@@ -23,8 +28,8 @@ type Change struct {
 }
 
 // Taught returns what a process has learned of the pool "default" that lived through so many days until midnight. Day -1 is the last of
-// them. Pods have a place at once. All that are left go at the end of a day.
-func Taught(t *testing.T, days int, midnight time.Time, changes func(day int) []Change,
+// them, and whose machines cost so many dollars a day. Pods have a place at once. All that are left go at the end of a day.
+func Taught(t *testing.T, days int, midnight time.Time, bill float64, changes func(day int) []Change,
 	pod func(app string, number int) *corev1.Pod) []byte {
 	t.Helper()
 	metrics := telemetry.NewMetrics(prometheus.NewRegistry(), nil)
@@ -74,5 +79,30 @@ func Taught(t *testing.T, days int, midnight time.Time, changes func(day int) []
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kept
+	return withBill(t, kept, bill)
+}
+
+// withBill writes the usual bill of a day into the histories of a Learner: the machine of Taught has no price.
+func withBill(t *testing.T, kept []byte, bill float64) []byte {
+	t.Helper()
+	text, err := gzip.NewReader(bytes.NewReader(kept))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []struct {
+		Object  forecast.Object   `json:"object"`
+		History *forecast.History `json:"history"`
+	}
+	if err := json.NewDecoder(text).Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range all {
+		x.History.Balance.Usual = bill
+	}
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	if err := errors.Join(json.NewEncoder(zip).Encode(all), zip.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
 }

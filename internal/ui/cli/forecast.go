@@ -86,8 +86,12 @@ func writeForecast(out io.Writer, all []forecast.Report) error {
 		}
 		fmt.Fprintf(out, "%s: %d day(s) in %d bytes; %s; room unused $%.2f, waiting saved $%.2f\n", r.Object, r.Days, r.Bytes, wrong,
 			r.Unused, r.Saved)
-		if !r.Off.IsZero() {
+		switch {
+		case !r.Off.IsZero():
 			fmt.Fprintf(out, "%s: no room is kept until %s: it cost more than it brought\n", r.Object, r.Off.Format(time.RFC3339))
+		case r.Spent:
+			fmt.Fprintf(out, "%s: no room is kept until midnight: today $%.2f of it was not used, the most that a day's bill allows\n",
+				r.Object, r.Today.Unused)
 		}
 		hours += len(r.Hours)
 	}

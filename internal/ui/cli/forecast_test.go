@@ -42,6 +42,10 @@ NodePool default  27 Nov 09:00  shop/web  60        -     -      10 of the last 
 	if run(exitFine, "--journal", controller.URL, "-o", "json", "--hours", "24"); asked != "/forecast?hours=24" || !strings.Contains(out.String(), `"expected": 60`) {
 		t.Errorf("of %s is shown:\n%s", asked, &out)
 	}
+	text = strings.Replace(served, `"offUntil":"2026-11-30T00:00:00Z"`, `"todayDollars":{"bill":4,"unused":0.12},"spent":true`, 1)
+	if run(exitFine, "--journal", controller.URL); !strings.Contains(out.String(), "no room is kept until midnight: today $0.12 of it was not used") {
+		t.Errorf("of a day's bill that is spent is shown:\n%s", &out)
+	}
 	text = "[]"
 	if run(exitNothing, "--journal", controller.URL); !strings.Contains(trouble.String(), "nothing learns") {
 		t.Errorf("nothing is explained by %s", &trouble)
