@@ -162,6 +162,7 @@ type crashWorld struct {
 	listLag  time.Duration // how long a machine is not listed
 	provider *simpleProvider
 	process  int
+	rivals   bool // two processes have acted at once, which the lease prevents
 
 	mu        sync.Mutex
 	unclaimed map[string]time.Time // by provider id: since when no claim can have the machine
@@ -310,6 +311,7 @@ func (w *crashWorld) live(d time.Duration) {
 	if w.rand.IntN(4) == 0 {
 		time.Sleep(d / 2)
 		next := w.start()
+		w.rivals = true
 		time.Sleep(d / 2)
 		kill()
 		kill = next
@@ -363,6 +365,9 @@ func (w *crashWorld) look() string {
 			continue
 		}
 		running[m.ProviderID] = true
+		if w.rivals && w.kept(m.ProviderID) {
+			continue // it waits for a person
+		}
 		w.provider.mu.Lock()
 		c := byUID[w.provider.owners[m.ProviderID]]
 		w.provider.mu.Unlock()
@@ -384,6 +389,21 @@ func (w *crashWorld) look() string {
 		}
 	}
 	return ""
+}
+
+// kept reports whether a machine is one of so many without a claim that they look like a mistake. A person has it stopped then.
+func (w *crashWorld) kept(id string) bool {
+	for _, n := range memapi.All[*corev1.Node](w.API) {
+		if n.Spec.ProviderID == id && n.Annotations[latchAnnotation] != "" {
+			if n.Annotations[v1.OrphanAnnotationKey] == "" {
+				n = n.DeepCopy()
+				n.Annotations[v1.OrphanAnnotationKey] = v1.OrphanTerminate
+				w.API.Put(n)
+			}
+			return true
+		}
+	}
+	return false
 }
 
 // longestAlone is for how long the provider may list a machine without a claim, while a process runs. One that bears no name may be that of

@@ -36,6 +36,7 @@ type rack struct {
 	refuse      error
 	soldOut     bool // it has nothing, and says so only when it is asked to create
 	nameless    bool // it does not write down whose a machine is
+	nameOnly    bool // it writes down the name of the claim, and no annotation
 	listLag     time.Duration
 	created     map[string]time.Time // by provider id
 	slow        time.Duration        // how long every call takes
@@ -89,6 +90,10 @@ func (r *rack) Create(ctx context.Context, claim *karpv1.NodeClaim) (*karpv1.Nod
 	case r.nameless:
 		claim = claim.DeepCopy()
 		claim.Name, claim.Annotations = "", nil
+	}
+	if r.nameOnly {
+		claim = claim.DeepCopy()
+		claim.Annotations = nil
 	}
 	made, err := r.Provider.Create(ctx, claim)
 	if err != nil {

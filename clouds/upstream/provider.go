@@ -63,6 +63,7 @@ type adapter struct {
 	latches   map[string]latch        // by provider id; never dropped
 	offered   map[string]*poolCatalog // by pool
 	shortage  map[launchKey]time.Time
+	naming    map[int]bool // which of the namesOf a machine the provider has been seen to fill with the name of its claim
 }
 
 var _ cloud.Provider = (*adapter)(nil)
@@ -76,7 +77,8 @@ type classKind struct {
 func newAdapter(p cloudprovider.CloudProvider, in inputs) (*adapter, error) {
 	a := &adapter{inputs: in, cloud: p, claimsKnown: make(chan struct{}), launches: map[types.UID]*launch{},
 		firstSeen: map[string]time.Time{},
-		latches:   map[string]latch{}, offered: map[string]*poolCatalog{}, shortage: map[launchKey]time.Time{}}
+		latches:   map[string]latch{}, offered: map[string]*poolCatalog{}, shortage: map[launchKey]time.Time{},
+		naming: map[int]bool{0: true}}
 	for _, class := range p.GetSupportedNodeClasses() {
 		gvk, err := apiutil.GVKForObject(class, in.scheme)
 		if err != nil {
@@ -290,6 +292,13 @@ func (a *adapter) describe(all []*karpv1.NodeClaim) []cloud.Machine {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := make([]cloud.Machine, len(all))
+	ownerOf := func(m *karpv1.NodeClaim) *v1.NodeClaim {
+		if c := owners[m.Status.ProviderID]; c != nil {
+			return c
+		}
+		return launched[m.Status.ProviderID]
+	}
+	a.learnNaming(all, ownerOf)
 	for i, m := range all {
 		id := m.Status.ProviderID
 		if _, known := a.firstSeen[id]; !known && m.CreationTimestamp.IsZero() {
@@ -298,13 +307,12 @@ func (a *adapter) describe(all []*karpv1.NodeClaim) []cloud.Machine {
 		made := machineOf(m, a.firstSeen[id])
 		known, decided := a.latches[id]
 		made.Latched = decided && known.set || !decided && latchedNodes[id]
-		owner := owners[id]
-		if owner == nil {
-			owner = launched[id]
-		}
-		for _, name := range []string{m.Annotations[nameAnnotation], m.Name, m.Labels[corev1.LabelHostname]} {
+		owner := ownerOf(m)
+		for which, name := range namesOf(m) {
 			if c := named[name]; owner == nil && c != nil && belongsTo(m, c) {
 				owner = c
+			} else if made.ClaimName == "" && a.naming[which] && (c == nil || which == 0) {
+				made.ClaimName = name // of a claim that is gone
 			}
 		}
 		switch {
@@ -313,14 +321,29 @@ func (a *adapter) describe(all []*karpv1.NodeClaim) []cloud.Machine {
 			if made.PoolName == "" {
 				made.PoolName = owner.Labels[v1.NodePoolLabelKey]
 			}
-		case m.Annotations[nameAnnotation] != "":
-			made.ClaimName = m.Annotations[nameAnnotation]
-		default:
+		case made.ClaimName == "":
 			made.Awaited = !awaitedFrom.IsZero() && !made.Created.Before(awaitedFrom)
 		}
 		out[i] = made
 	}
 	return out
+}
+
+// namesOf returns where a provider may show the name of a machine's claim. The first is an annotation that Create gave it.
+func namesOf(m *karpv1.NodeClaim) [3]string {
+	return [3]string{m.Annotations[nameAnnotation], m.Name, m.Labels[corev1.LabelHostname]}
+}
+
+// learnNaming learns from machines with a claim where the provider shows the claim's name. A machine that shows another name there is no
+// machine of the claims that wait for the outcome of their launch. The caller holds the mutex.
+func (a *adapter) learnNaming(all []*karpv1.NodeClaim, ownerOf func(*karpv1.NodeClaim) *v1.NodeClaim) {
+	for _, m := range all {
+		for i, name := range namesOf(m) {
+			if c := ownerOf(m); c != nil && name == c.Name {
+				a.naming[i] = true
+			}
+		}
+	}
 }
 
 // Terminate implements cloud.Provider.

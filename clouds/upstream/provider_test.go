@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,6 +197,45 @@ func TestAClaimWhoseLaunchIsUncertainWaitsForTheConsistencyWindow(t *testing.T) 
 			})
 		})
 	}
+}
+
+func TestAMachineThatIsNamedAfterAnotherClaimIsNotAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, p := newRack(), newFakeCluster()
+		r.nameOnly = true
+		a := adapt(t, r, p)
+		stray, err := withOwner(claim("gone"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stray, err = r.Create(t.Context(), stray); err != nil {
+			t.Fatal(err)
+		}
+		seen := func() cloud.Machine {
+			t.Helper()
+			all, err := a.List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all[slices.IndexFunc(all, func(m cloud.Machine) bool { return m.ProviderID == stray.Status.ProviderID })]
+		}
+		doubt, web := claim("doubt"), claim("web")
+		p.api.Put(doubt)
+		p.api.Put(web)
+		r.loseAnswers = 1
+		if _, err := a.Launch(t.Context(), doubt); err == nil {
+			t.Fatal("the answer was not lost")
+		}
+		if m := seen(); !m.Awaited || m.ClaimName != "" {
+			t.Errorf("the machine is awaited %v, claim %q, though its name says nothing yet", m.Awaited, m.ClaimName)
+		}
+		if _, err := a.Launch(t.Context(), web); err != nil {
+			t.Fatal(err)
+		}
+		if m := seen(); m.Awaited || m.ClaimName != "gone" {
+			t.Errorf("the machine is awaited %v, claim %q, want gone: the provider names machines after claims", m.Awaited, m.ClaimName)
+		}
+	})
 }
 
 func TestALaunchOfAnEarlierProcessIsUncertain(t *testing.T) {
