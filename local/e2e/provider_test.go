@@ -5,12 +5,14 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
@@ -141,4 +143,110 @@ func TestPodsRunOverKarpentersKWOKProvider(t *testing.T) {
 	c.apply(t, buffered)
 	c.do(t, "kubectl", "wait", "capacitybuffer/burst", "--for=condition=Provisioning", wait)
 	until("the buffer has nodes", func() bool { return len(of("default")) > 0 })
+}
+
+// TestKarpentersAWSProviderTakesTheFleetOverAndGivesItBack runs Karpenter's own AWS provider on the model of AWS: an example of the guides gets a
+// node, an interruption and drift replace it. Then this project's provider takes the cluster over, and gives it back; no machine changes.
+func TestKarpentersAWSProviderTakesTheFleetOverAndGivesItBack(t *testing.T) {
+	apart.enter(t)
+	c := fresh(t)
+	c.do(t, "up", "--provider", "aws-upstream")
+	if err := c.connect(); err != nil {
+		t.Fatal(err)
+	}
+	ready := func() (map[string]string, error) { // claims that are in use, with their machines
+		all, err := c.claims(t.Context())
+		out := map[string]string{}
+		for i := range all {
+			if condition.IsTrue(&all[i], v1.ConditionTypeInitialized) && all[i].DeletionTimestamp == nil {
+				out[all[i].Name] = all[i].Status.ProviderID
+			}
+		}
+		if err == nil && len(out) != len(all) {
+			err = fmt.Errorf("%d of %d claims are in use", len(out), len(all))
+		}
+		return out, err
+	}
+	replaced := func(old map[string]string) (now map[string]string) {
+		t.Helper()
+		eventually(t, func(context.Context) (why string, err error) {
+			if now, err = ready(); err != nil {
+				return "", err
+			}
+			for name := range now {
+				if _, is := old[name]; is {
+					why = "claim " + name + " is not replaced"
+				}
+			}
+			if len(now) == 0 {
+				why = "there is no claim"
+			}
+			return why, nil
+		})
+		c.do(t, "kubectl", "wait", "--for=condition=Ready", "pod", "--all", wait)
+		return now
+	}
+	examples := filepath.Join("..", "..", "docs", "examples")
+	for _, file := range []string{"spot-first.yaml", "test-pod.yaml"} {
+		c.do(t, "kubectl", "apply", "-f", filepath.Join(examples, file))
+	}
+	c.do(t, "kubectl", "scale", "deployment/inflate", "--replicas=3")
+	first := replaced(nil)
+
+	t.Log("interruption")
+	for _, id := range first {
+		c.do(t, "break", "--interrupt", c.nodeOf(t, id))
+	}
+	c.do(t, "kubectl", "scale", "deployment/inflate", "--replicas=4")
+	second := replaced(first)
+
+	t.Log("drift")
+	for name := range second {
+		pool := c.do(t, "kubectl", "get", "nodeclaim", name, "-o", `jsonpath={.metadata.labels.karpenter\.sh/nodepool}`)
+		c.do(t, "kubectl", "patch", "nodepool", pool, "--type=merge", "-p", `{"spec": {"template": {"metadata": {"labels": {"edition": "2"}}}}}`)
+	}
+	third := replaced(second)
+
+	c.do(t, "kubectl", "patch", "nodepool", "spot-first", "on-demand-fallback", "default", "--type=merge", "-p",
+		`{"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}}`) // only what a new controller finds wrong could cost a machine now
+	for i, provider := range []string{"aws", "aws-upstream"} {
+		t.Log("handing over to ", provider)
+		c.do(t, "up", "--provider", provider)
+		replicas := fmt.Sprint(40 * (i + 1)) // which the new controller buys machines for
+		c.do(t, "kubectl", "scale", "deployment/inflate", "--replicas="+replicas)
+		c.do(t, "kubectl", "wait", "--for=jsonpath={.status.readyReplicas}="+replicas, "deployment/inflate", wait)
+		all, err := c.claims(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) == len(third) {
+			t.Errorf("%s bought nothing", provider)
+		}
+		kept := map[string]string{}
+		for i := range all {
+			kept[all[i].Name] = all[i].Status.ProviderID
+			if condition.IsTrue(&all[i], v1.ConditionTypeDrifted) {
+				t.Errorf("claim %s has drifted with %s", all[i].Name, provider)
+			}
+		}
+		for name, id := range third {
+			if kept[name] != id {
+				t.Errorf("claim %s has machine %q with %s, want %q", name, kept[name], provider, id)
+			}
+		}
+		third = kept
+	}
+}
+
+// nodeOf is the name of a machine's Node.
+func (c *cluster) nodeOf(t *testing.T, providerID string) string {
+	t.Helper()
+	nodes, err := c.nodes(t.Context())
+	for _, n := range nodes {
+		if n.Spec.ProviderID == providerID {
+			return n.Name
+		}
+	}
+	t.Fatalf("machine %s has no Node, %v", providerID, err)
+	return ""
 }
