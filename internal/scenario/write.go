@@ -94,6 +94,9 @@ func (w *writer) write(story string, first []string, most int) []byte {
 	w.strays()
 	w.daemonSets()
 	w.namespaces()
+	for q := range cluster.Quotas.All(w.in.Snap) {
+		w.put("CapacityQuota", w.name("quota", q.Name), map[string]any{"metadata": map[string]any{}, "spec": q.Spec})
+	}
 	w.devices()
 	if left+untold > 0 {
 		story += fmt.Sprintf("\n%d nodes and their pods are left out, and %d pods that wait.", left, untold)

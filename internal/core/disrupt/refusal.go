@@ -37,6 +37,8 @@ type Refusal struct {
 	More  int     `json:"more,omitempty"`
 	// Limits are the pools whose limits have to do with it.
 	Limits []string `json:"limits,omitempty"`
+	// Quotas are the CapacityQuotas that have to do with it.
+	Quotas []string `json:"quotas,omitempty"`
 	// Why is the engine's reason for a machine that cannot be opened.
 	Why reason.Explanation `json:"why,omitempty"`
 }

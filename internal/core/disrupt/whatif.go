@@ -121,6 +121,9 @@ func noPlace(stuck []Stuck) Refusal {
 			if count.Code == reason.Limit && !slices.Contains(why.Limits, count.Pool) {
 				why.Limits = append(why.Limits, count.Pool)
 			}
+			if count.Code == reason.Quota && !slices.Contains(why.Quotas, count.Detail) {
+				why.Quotas = append(why.Quotas, count.Detail)
+			}
 		}
 	}
 	return why

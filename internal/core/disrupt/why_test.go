@@ -8,11 +8,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
 )
 
 // TestWhyANodeStays has a node n of type mid, empty or with pods, beside one that is full.
@@ -96,6 +99,19 @@ func TestWhyANodeStays(t *testing.T) {
 				t.Errorf("the pass removes it: %v, although it is kept by %q", goes, got)
 			}
 		})
+	}
+	// The pods of n would need a machine that a quota does not allow.
+	f := newFixture(small()...).pool("p").node("n", "p", "mid", onDemand, drifted).pods("n", "web", 4, "1", "1Gi")
+	f.store.Update(func(d *cluster.Draft) {
+		q := &autoscalingv1beta1.CapacityQuota{ObjectMeta: metav1.ObjectMeta{Name: "full"}}
+		q.Spec.Limits.Resources = autoscalingv1beta1.QuotaAmounts{"nodes": resource.MustParse("0")}
+		cluster.Quotas.Put(d, q)
+	})
+	held := f.world()
+	held.Engine = realEngine()
+	why := WhyStays(held, Memory{}, "n")
+	if len(why) == 0 || why[0].Code != NoPlace || !slices.Equal(why[0].Quotas, []string{"full"}) {
+		t.Errorf("kept by %+v, want the quota by name", why)
 	}
 	if got := WhyStays(newFixture().world(), Memory{}, "nobody"); len(got) != 1 || got[0].Code != NotOurs {
 		t.Errorf("of a node that is not there: %v", got)

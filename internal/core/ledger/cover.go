@@ -90,7 +90,7 @@ type Slice struct {
 	Commitment *tariff.Commitment // nil for the price of the machine
 	Paid, List cloud.NanoUSD
 	Seconds    float64 // of the machine
-	Quantity   float64 // of the commitment: dollars of a Savings Plan, machine-hours of a Reserved Instance
+	Quantity   float64 // of the commitment, in the unit of tariff.Commitment.Quantity
 }
 
 // A way is a way to pay for machines in an hour: lines of one way are covered alike.

@@ -257,7 +257,7 @@ func (b *biller) bill() Bill {
 type Use struct {
 	Commitment, Line int
 	Seconds          float64 // machine-seconds
-	Quantity         float64 // in dollars of a Savings Plan, in machine-hours of a Reserved Instance
+	Quantity         float64 // in the unit of Commitment.Quantity
 	List             int64   // what the seconds cost on demand
 	Cost             int64   // their part of the fee
 }
@@ -285,13 +285,20 @@ func Uses(lines []Line, commitments []Commitment, length int64) []Use {
 	return out
 }
 
-// Quantity returns what the commitment is in an hour: dollars of a Savings Plan, machines of a Reserved Instance.
+// Quantity returns what the commitment is in an hour: dollars of a Savings Plan, machines of a Reserved Instance, or normalized units,
+// of which a small machine has one, where it is flexible in size.
 func (c *Commitment) Quantity() float64 {
-	if c.Kind == ReservedInstance {
-		return float64(c.Machines)
+	switch {
+	case c.Kind != ReservedInstance:
+		return c.PerHour.Dollars()
+	case c.Flexible():
+		return float64(c.Machines*factor(c.Type)) / float64(smallFactors["small"])
 	}
-	return c.PerHour.Dollars()
+	return float64(c.Machines)
 }
+
+// Flexible reports whether a Reserved Instance covers other sizes of its family.
+func (c *Commitment) Flexible() bool { return c.stage() == pooled }
 
 func floor(r *big.Rat) int64 { return new(big.Int).Quo(r.Num(), r.Denom()).Int64() }
 

@@ -101,6 +101,60 @@ func TestBillOfAnHour(t *testing.T) {
 	}
 }
 
+// The worked scenarios of AWS's user guide of Savings Plans, in two of its editions: machines beside use of Fargate and Lambda, which here are
+// lines of types of their own. Reserved Instances cost nothing, as there.
+func TestWorkedScenariosOfAWS(t *testing.T) {
+	line := func(name string, of int64, dollars float64) Line {
+		return Line{Account: "A", Region: "us-east-1", Type: name, OS: Linux, Seconds: of * hour, PerHour: cloud.FromDollars(dollars)}
+	}
+	windows := func(l Line) Line { l.OS, l.Dedicated = "Windows", true; return l }
+	newer := []Line{line("r5.4xlarge", 4, 1), windows(line("m5.24xlarge", 1, 10)), line("fargate-vcpu", 400, .04), line("fargate-gb", 1600, .004),
+		line("lambda-duration", 1, 22.5), line("lambda-requests", 1, .2)}
+	older := []Line{line("c5.9xlarge", 1, 4), windows(line("c5.24xlarge", 1, 10)), line("fargate-vcpu", 10, 1.5), line("fargate-gb", 5, 2)}
+	compute := func(dollars float64) Commitment {
+		c := Commitment{ID: "compute", Account: "A", Kind: ComputeSavingsPlan, PerHour: cloud.FromDollars(dollars), Rates: map[string]cloud.NanoUSD{}}
+		for name, rate := range map[string]float64{"r5.4xlarge": .7, "m5.24xlarge": 8.2, "fargate-vcpu": .03, "fargate-gb": .003,
+			"lambda-duration": 19.125, "lambda-requests": .2} {
+			c.Rates[name] = cloud.FromDollars(rate)
+		}
+		return c
+	}
+	family := Commitment{ID: "r5", Account: "A", Kind: EC2InstanceSavingsPlan, Region: "us-east-1", Family: "r5", PerHour: cloud.FromDollars(3),
+		Rates: map[string]cloud.NanoUSD{"r5.4xlarge": cloud.FromDollars(.6)}}
+	old := compute(25)
+	old.Rates = map[string]cloud.NanoUSD{"c5.9xlarge": cloud.FromDollars(2), "c5.24xlarge": cloud.FromDollars(8),
+		"fargate-vcpu": cloud.FromDollars(1), "fargate-gb": cloud.FromDollars(1)}
+	reserved := Commitment{ID: "ri", Account: "A", Kind: ReservedInstance, Region: "us-east-1", Type: "r5.4xlarge", OS: Linux, Machines: 2}
+	for name, tc := range map[string]struct {
+		lines       []Line
+		commitments []Commitment
+		onDemand    string // beside the fees
+		used        []string
+	}{
+		"no plan":                          {newer, nil, "59.10", nil},
+		"a plan for all usage":             {newer, []Commitment{compute(50)}, "0.00", []string{"47.13"}},
+		"a plan for some usage":            {newer, []Commitment{compute(2)}, "56.24", []string{"2.00"}},
+		"Reserved Instances before a plan": {newer, []Commitment{compute(18.2), reserved}, "32.70", []string{"18.20", "0.00"}},
+		"a plan of a family before a plan": {newer, []Commitment{compute(16.8), family}, "32.70", []string{"16.80", "2.40"}},
+		"an older edition":                 {older, []Commitment{old}, "0.00", []string{"25.00"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bill := Of(tc.lines, tc.commitments)
+			if got := fmt.Sprintf("%.2f", (bill.Total - bill.Fees).Dollars()); got != tc.onDemand {
+				t.Errorf("on demand %s, want %s", got, tc.onDemand)
+			}
+			for i, want := range tc.used {
+				if got := fmt.Sprintf("%.2f", math.Round(bill.Used[i]*tc.commitments[i].Fee().Dollars()*1e6)/1e6+1e-9); got != want {
+					t.Errorf("%s is used for %s, want %s", tc.commitments[i].ID, got, want)
+				}
+			}
+			if len(tc.commitments) > 1 && tc.commitments[1].ID == "ri" && bill.Used[1] != 1 {
+				t.Errorf("the Reserved Instances are used for %v", bill.Used[1])
+			}
+		})
+	}
+}
+
 // edited returns an hour of m5.large that differs in something.
 func edited(edit func(*Line)) Line {
 	l := on("m5.large", hour)

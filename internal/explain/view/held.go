@@ -51,8 +51,12 @@ func Weightiest(kept []disrupt.Refusal) map[string]*disrupt.Refusal {
 	return out
 }
 
-// Keeper names who would have to do something: the owner of the pod that keeps the node, or what the refusal names.
+// Keeper names what would have to change: the CapacityQuota that leaves no room for another machine, the owner of the pod that keeps the
+// node, or what the refusal names.
 func Keeper(snap *cluster.Snapshot, r *disrupt.Refusal) string {
+	if len(r.Quotas) > 0 {
+		return "CapacityQuota " + r.Quotas[0]
+	}
 	key := r.Pod
 	if key == nil && len(r.Stuck) > 0 {
 		key = &r.Stuck[0].Pod

@@ -13,6 +13,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/explain/view"
 )
@@ -111,5 +112,18 @@ func TestMarks(t *testing.T) {
 		if got := view.Marks(s.Snapshot(), s.Snapshot().Node("n"), at); !slices.Equal(got, want) {
 			t.Errorf("at %v: got %q, want %q", at, got, want)
 		}
+	}
+}
+
+// A quota that leaves no room for another machine keeps the node, and not the pods that would need it.
+func TestAQuotaKeepsANode(t *testing.T) {
+	r := disrupt.Refusal{Code: disrupt.NoPlace, Quotas: []string{"budget"}, Stuck: []disrupt.Stuck{{Pod: cluster.PodKey{Namespace: "n", Name: "p"}}}}
+	snap := cluster.NewStore().Snapshot()
+	if got := view.Keeper(snap, &r); got != "CapacityQuota budget" {
+		t.Errorf("kept by %q", got)
+	}
+	r.Quotas = nil
+	if got := view.Keeper(snap, &r); got != "Pod n/p" {
+		t.Errorf("without a quota kept by %q", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -17,7 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/ledger"
+	"karpenter.sh/karpenter/internal/core/tariff"
 	"karpenter.sh/karpenter/internal/history/costs"
 )
 
@@ -246,6 +249,86 @@ func checkFOCUS(t *testing.T, path string) (columns []string, rows [][]string) {
 		t.Errorf("%v hours, want %v", hours, want)
 	}
 	return columns, rows
+}
+
+// The examples of commitments that FOCUS publishes, with AWS's normalization of sizes: what one hour costs, what is used and what not.
+func TestFOCUSExamplesOfCommitments(t *testing.T) {
+	const hour = ledgerHour
+	plan := func(rate float64) tariff.Commitment {
+		return tariff.Commitment{ID: "d", Kind: tariff.ComputeSavingsPlan, PerHour: 1e9, Rates: map[string]cloud.NanoUSD{"m5.large": cloud.FromDollars(rate)}}
+	}
+	reserved := tariff.Commitment{ID: "d", Kind: tariff.ReservedInstance, Region: "r", Type: "m5.xlarge", OS: tariff.Linux, Machines: 1, PerHour: 2e9}
+	zonal := reserved
+	zonal.Type, zonal.Zone, zonal.PerHour = "m5.large", "z", 1e9
+	for name, tc := range map[string]struct {
+		commitment tariff.Commitment
+		machines   int64 // m5.large at $2 an hour
+		want       []string
+	}{
+		"spend, all used": {plan(1), 1, []string{"Usage Committed 0 1 1 2 Used 1 USD", "Purchase Standard 1 0  1  1 USD"}},
+		"spend, three quarters used": {plan(.75), 1, []string{"Usage Committed 0 0.75 1 2 Used 0.75 USD", "Usage Committed 0 0.25  0.25 Unused 0.25 USD",
+			"Purchase Standard 1 0  1  1 USD"}},
+		"spend, nothing used": {plan(1), 0, []string{"Usage Committed 0 1  1 Unused 1 USD", "Purchase Standard 1 0  1  1 USD"}},
+		"spend, two machines of which one is covered": {plan(1), 2, []string{"Usage Standard 1 1 0.5 1   ", "Usage Committed 0 0.5 0.5 1 Used 0.5 USD",
+			"Usage Standard 1 1 0.5 1   ", "Usage Committed 0 0.5 0.5 1 Used 0.5 USD", "Purchase Standard 1 0  1  1 USD"}},
+		"usage, all used by one machine": {zonal, 1, []string{"Usage Committed 0 1 1 2 Used 1 Hours", "Purchase Standard 1 0  1  1 Hours"}},
+		"usage, nothing used":            {zonal, 0, []string{"Usage Committed 0 1  1 Unused 1 Hours", "Purchase Standard 1 0  1  1 Hours"}},
+		"usage, all used by two smaller machines": {reserved, 2, []string{"Usage Committed 0 1 1 2 Used 4 Normalized Hours",
+			"Usage Committed 0 1 1 2 Used 4 Normalized Hours", "Purchase Standard 2 0  2  8 Normalized Hours"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &ledger.File{Version: 1, Until: (hour + 1) * 3600, First: hour, Since: hour + 1, Machines: []ledger.Machine{{}},
+				Accounts: []ledger.Account{{Kind: "paid"}, {Kind: "list"}, {Kind: "seconds"}, {Kind: ledger.Requested, Namespace: "n", Workload: "w"}},
+				Terms:    []ledger.Terms{{From: hour * 3600, Commitments: []tariff.Commitment{tc.commitment}}}}
+			for i := range tc.machines {
+				f.Machines = append(f.Machines, ledger.Machine{ProviderID: fmt.Sprint("aws:///z/i-", i), Node: fmt.Sprint("n", i), Pool: "p",
+					Type: "m5.large", Zone: "z", Region: "r", CapacityType: "on-demand"})
+				for account, amount := range []int64{2e9 * 3600, 2e9 * 3600, 3600, 1} {
+					grows := int64(0)
+					if account == 0 {
+						grows = 1
+					}
+					f.Cells = append(f.Cells, grows, int64(account), 1, -1, 1, amount)
+				}
+			}
+			columns, rows := checkFOCUS(t, keptFile(t, f))
+			var got []string
+			for _, row := range rows {
+				var cells []string
+				for _, name := range []string{"ChargeCategory", "PricingCategory", "BilledCost", "EffectiveCost", "ConsumedQuantity", "ListCost",
+					"CommitmentDiscountStatus", "CommitmentDiscountQuantity", "CommitmentDiscountUnit"} {
+					cell := row[slices.Index(columns, name)]
+					if strings.Contains(cell, ".") {
+						cell = strings.TrimRight(strings.TrimRight(cell, "0"), ".")
+					}
+					cells = append(cells, cell)
+				}
+				got = append(got, strings.Join(cells, " "))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// keptFile writes a ledger of one book to a file.
+func keptFile(t *testing.T, f *ledger.File) string {
+	t.Helper()
+	packed, err := costs.Pack(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := corev1.ConfigMapList{Items: []corev1.ConfigMap{{Data: map[string]string{"sequence": "1"}, BinaryData: map[string][]byte{"ledger.json.gz": packed}}}}
+	text, err := yaml.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "ledger.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestWrongInputOfCost(t *testing.T) {

@@ -56,6 +56,8 @@ func (r *focusRow) category() (category, kind, unit string) {
 	switch c := r.commitment(); {
 	case c == nil:
 		return "", "", ""
+	case c.Kind == tariff.ReservedInstance && c.Flexible():
+		return "Usage", "ReservedInstance", "Normalized Hours"
 	case c.Kind == tariff.ReservedInstance:
 		return "Usage", "ReservedInstance", "Hours"
 	case c.Kind == tariff.EC2InstanceSavingsPlan:

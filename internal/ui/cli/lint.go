@@ -382,6 +382,14 @@ func unsatisfiable(in engine.Question) []finding {
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 		Reason: corev1.PodReasonUnschedulable}}
 	store.Update(func(d *cluster.Draft) { d.PutPod(p); d.Synced(true) })
+	limited := cluster.NewStore() // with quotas, and without the nodes that use them
+	limited.Update(func(d *cluster.Draft) {
+		for q := range cluster.Quotas.All(in.Snap) {
+			cluster.Quotas.Put(d, q)
+		}
+		d.PutPod(p)
+		d.Synced(true)
+	})
 	var out []finding
 	for _, pool := range in.Pools {
 		unlimited := pool.Pool.DeepCopy()
@@ -404,6 +412,16 @@ func unsatisfiable(in engine.Question) []finding {
 		if len(refused(pool.Pool)) > 0 {
 			out = append(out, finding{Code: lintTinyLimit, Object: "NodePool/" + pool.Pool.Name,
 				Text: "its limits are below its smallest machine, so it launches nothing: raise spec.limits"})
+			continue
+		}
+		snap = limited.Snapshot()
+		for _, r := range refused(pool.Pool) {
+			for _, c := range r.Reasons {
+				if c.Code == reason.Quota {
+					out = append(out, finding{Code: lintTinyLimit, Object: "CapacityQuota/" + c.Detail, Text: "it allows less " + c.Key +
+						" than the smallest machine of NodePool " + pool.Pool.Name + " has, which launches nothing: raise spec.limits"})
+				}
+			}
 		}
 	}
 	return out

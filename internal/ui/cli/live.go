@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
@@ -50,7 +51,7 @@ func (o *objects) readCluster(ctx context.Context, env Env, kubeconfig string, u
 	}
 	// These kinds came later than others, and a role of an older chart does not let everybody read them.
 	for _, list := range []client.ObjectList{&v1alpha1.NodeOverlayList{}, &v1alpha1.DisruptionPlanList{},
-		&v1alpha1.CommitmentDiscountList{}, &v1alpha1.RolloutPolicyList{}} {
+		&v1alpha1.CommitmentDiscountList{}, &v1alpha1.RolloutPolicyList{}, &autoscalingv1beta1.CapacityQuotaList{}} {
 		if err := o.list(ctx, c, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsForbidden(err) {
 			return err
 		}

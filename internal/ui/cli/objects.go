@@ -54,8 +54,9 @@ type objects struct {
 	edited  map[string]*awsv1.EC2NodeClass  // what the cluster has of the classes in files, by name
 }
 
-// alphaObjects are those of karpenter.sh/v1alpha1.
+// alphaObjects are those of karpenter.sh/v1alpha1, and CapacityQuotas.
 type alphaObjects struct {
+	quotas      []*autoscalingv1beta1.CapacityQuota
 	overlays    []*v1alpha1.NodeOverlay
 	plans       []*v1alpha1.DisruptionPlan
 	commitments []*v1alpha1.CommitmentDiscount
@@ -96,6 +97,8 @@ func (o *objects) take(obj runtime.Object) bool {
 		o.commitments = append(o.commitments, x)
 	case *v1alpha1.RolloutPolicy:
 		o.rollouts = append(o.rollouts, x)
+	case *autoscalingv1beta1.CapacityQuota:
+		o.quotas = append(o.quotas, x)
 	case *autoscalingv1beta1.CapacityBuffer:
 		o.buffers = append(o.buffers, x)
 	case *corev1.PodTemplate:

@@ -417,6 +417,7 @@ func (o *objects) store() *cluster.Store {
 		putAll(d, o.namespaces, cluster.Namespaces.Put)
 		putAll(d, o.priorityClasses, cluster.PriorityClasses.Put)
 		putAll(d, o.pools, cluster.Pools.Put)
+		putAll(d, o.quotas, cluster.Quotas.Put)
 		putAll(d, o.volumes.storageClasses, cluster.StorageClasses.Put)
 		putAll(d, o.volumes.pvs, cluster.PVs.Put)
 		putAll(d, o.volumes.pvcs, cluster.PVCs.Put)
