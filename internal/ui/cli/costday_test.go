@@ -141,7 +141,7 @@ func keptDay(t *testing.T) string {
 	return path
 }
 
-// alike reports whether two texts differ by their spaces, and by little in their numbers: the order of events within a second is not
+// alike reports whether two texts differ by their spaces, and by a quarter in their numbers: the order of events within a second is not
 // always the same.
 func alike(a, b string) bool {
 	x, y := strings.Fields(a), strings.Fields(b)
@@ -149,7 +149,7 @@ func alike(a, b string) bool {
 	return slices.EqualFunc(x, y, func(a, b string) bool {
 		f, errA := number(a)
 		g, errB := number(b)
-		return a == b || errA == nil && errB == nil && math.Abs(f-g) < 0.02*math.Abs(f)+0.002
+		return a == b || errA == nil && errB == nil && math.Abs(f-g) < 0.25*math.Abs(f)+0.01
 	})
 }
 

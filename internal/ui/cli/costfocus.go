@@ -27,36 +27,79 @@ type focusRow struct {
 	part       float64       // likewise, of the slice
 }
 
-// Kinds of rows without a machine.
-const unused, purchase = ledger.Unused, ledger.Kind("purchase")
+// purchase is the kind of rows about the fee of a commitment.
+const purchase ledger.Kind = "purchase"
 
-func (r *focusRow) commitment() *tariff.Commitment { return r.slice.Commitment }
+const focusTime = "2006-01-02T15:04:05Z"
 
-// machine reports whether the row is about a machine. Others are about a commitment.
-func (r *focusRow) machine() bool { return r.account.Kind != unused && r.account.Kind != purchase }
-
-// pick returns one of the texts: of a machine, or of a commitment.
-func (r *focusRow) pick(machine, commitment string) string {
-	if r.machine() {
-		return machine
+// cells returns the columns of FOCUS 1.2 with their values, then custom ones. "" is null.
+func (r *focusRow) cells(account string) map[string]string {
+	m, start, kind := r.bill.Machine, time.Unix(r.bill.Hour, 0).UTC(), string(r.account.Kind)
+	month := time.Date(start.Year(), start.Month(), 1, 0, 0, 0, 0, time.UTC)
+	cost, list := string(exact(r.cost)), string(exact(r.list))
+	hours, price := decimals(r.slice.Seconds/3600*r.part), decimals(r.slice.List.Dollars()*3600/max(r.slice.Seconds, 1e-9))
+	provider, _, _ := strings.Cut(m.ProviderID, ":")
+	service := provider
+	if provider == "aws" || provider == "" { // commitments are AWS's
+		provider, service = "AWS", "Amazon EC2"
 	}
-	return commitment
+	out := map[string]string{
+		"AvailabilityZone": m.Zone, "BilledCost": cost, "BillingAccountId": account, "BillingAccountName": "", "BillingAccountType": "",
+		"BillingCurrency": "USD", "BillingPeriodEnd": month.AddDate(0, 1, 0).Format(focusTime),
+		"BillingPeriodStart":    month.Format(focusTime),
+		"CapacityReservationId": "", "CapacityReservationStatus": "", "ChargeCategory": "Usage", "ChargeClass": "",
+		"ChargeDescription": m.Type + " " + m.CapacityType + ", " + kind, "ChargeFrequency": "Usage-Based",
+		"ChargePeriodEnd": start.Add(time.Hour).Format(focusTime), "ChargePeriodStart": start.Format(focusTime),
+		"CommitmentDiscountCategory": "", "CommitmentDiscountId": "", "CommitmentDiscountName": "", "CommitmentDiscountQuantity": "",
+		"CommitmentDiscountStatus": "", "CommitmentDiscountType": "", "CommitmentDiscountUnit": "", "ConsumedQuantity": hours,
+		"ConsumedUnit": "Hours", "ContractedCost": list, "ContractedUnitPrice": price, "EffectiveCost": cost, "InvoiceId": "",
+		"InvoiceIssuerName": provider, "ListCost": list, "ListUnitPrice": price, "PricingCategory": "Standard", "PricingCurrency": "USD",
+		"PricingQuantity": hours, "PricingUnit": "Hours", "ProviderName": provider, "PublisherName": provider, "RegionId": m.Region,
+		"RegionName": m.Region, "ResourceId": m.ProviderID, "ResourceName": m.Node, "ResourceType": "Instance",
+		"ServiceCategory": "Compute",
+		"ServiceName":     service, "ServiceSubcategory": "Virtual Machines", "SkuId": m.Type, "SkuMeter": "Instance usage",
+		"SkuPriceDetails": "",
+		"SkuPriceId":      m.Type + "/" + m.CapacityType, "SubAccountId": "", "SubAccountName": "", "SubAccountType": "", "Tags": r.tags(),
+		"x_Estimated": strconv.FormatBool(r.bill.Estimated > 0), "x_Kind": kind, "x_Namespace": r.account.Namespace, "x_NodePool": m.Pool,
+		"x_Workload": r.account.Workload,
+	}
+	if m.CapacityType == v1.CapacityTypeSpot {
+		out["PricingCategory"] = "Dynamic"
+	}
+	if r.slice.Commitment != nil {
+		r.committed(out)
+	}
+	return out
 }
 
-// committed returns a text that is null without a commitment.
-func (r *focusRow) committed(text string) string {
-	if r.commitment() == nil {
-		return ""
+// committed sets what is different in a row with a commitment.
+func (r *focusRow) committed(out map[string]string) {
+	c, cost := r.slice.Commitment, string(exact(r.cost))
+	category, kind, unit := categoryOf(c)
+	maps.Copy(out, map[string]string{"BilledCost": string(exact(0)), // the purchase has it
+		"PricingCategory": "Committed", "CommitmentDiscountCategory": category, "CommitmentDiscountId": c.ID,
+		"CommitmentDiscountType": kind,
+		"CommitmentDiscountUnit": unit, "CommitmentDiscountStatus": "Used",
+		"CommitmentDiscountQuantity": decimals(r.slice.Quantity * r.part)})
+	if r.account.Kind != ledger.Unused && r.account.Kind != purchase {
+		return
 	}
-	return text
+	price := decimals(r.slice.Paid.Dollars() / max(r.slice.Quantity, 1e-9))
+	maps.Copy(out, map[string]string{"CommitmentDiscountStatus": "Unused", "ConsumedQuantity": "", "ConsumedUnit": "", "ListCost": cost,
+		"ContractedCost": cost, "ListUnitPrice": price, "ContractedUnitPrice": price, "PricingQuantity": decimals(r.slice.Quantity),
+		"PricingUnit": unit, "AvailabilityZone": c.Zone, "RegionId": c.Region, "RegionName": c.Region, "ResourceId": c.ID,
+		"ResourceType": "Commitment", "SkuId": kind, "SkuMeter": kind, "SkuPriceId": kind, "x_Workload": "",
+		"ChargeDescription": kind + " " + c.ID + ", " + string(r.account.Kind)})
+	if r.account.Kind == purchase {
+		maps.Copy(out, map[string]string{"BilledCost": cost, "EffectiveCost": string(exact(0)), "ChargeCategory": "Purchase",
+			"ChargeFrequency": "Recurring", "PricingCategory": "Standard", "CommitmentDiscountStatus": ""})
+	}
 }
 
-// category, kind and unit are what FOCUS calls a commitment.
-func (r *focusRow) category() (category, kind, unit string) {
-	switch c := r.commitment(); {
-	case c == nil:
-		return "", "", ""
-	case c.Kind == tariff.ReservedInstance && c.Flexible():
+// categoryOf returns what FOCUS calls a commitment, and the unit of its quantity.
+func categoryOf(c *tariff.Commitment) (category, kind, unit string) {
+	switch {
+	case c.Flexible():
 		return "Usage", "ReservedInstance", "Normalized Hours"
 	case c.Kind == tariff.ReservedInstance:
 		return "Usage", "ReservedInstance", "Hours"
@@ -66,61 +109,7 @@ func (r *focusRow) category() (category, kind, unit string) {
 	return "Spend", "ComputeSavingsPlan", "USD"
 }
 
-// quantity is how many hours of the machine the row stands for, or how much of the commitment.
-func (r *focusRow) quantity() float64 {
-	if r.machine() {
-		return r.slice.Seconds / 3600 * r.part
-	}
-	return r.slice.Quantity
-}
-
-// listCost is the on-demand price. A commitment has no other price than its own.
-func (r *focusRow) listCost() string {
-	if r.machine() {
-		return string(exact(r.list))
-	}
-	return string(exact(r.cost))
-}
-
-// unitPrice is listCost by quantity.
-func (r *focusRow) unitPrice() string {
-	price := r.slice.List.Dollars() * 3600 / max(r.slice.Seconds, 1e-9)
-	if !r.machine() {
-		price = r.slice.Paid.Dollars() / max(r.slice.Quantity, 1e-9)
-	}
-	return decimals(price)
-}
-
 func decimals(f float64) string { return strconv.FormatFloat(f, 'f', 12, 64) }
-
-// pricing is the PricingCategory.
-func (r *focusRow) pricing() string {
-	switch {
-	case r.account.Kind == purchase:
-		return "Standard"
-	case r.commitment() != nil:
-		return "Committed"
-	case r.bill.Machine.CapacityType == v1.CapacityTypeSpot:
-		return "Dynamic"
-	}
-	return "Standard"
-}
-
-// provider is the name of the cloud, as far as the machine's ID tells. Commitments are AWS's.
-func (r *focusRow) provider() string {
-	name, _, _ := strings.Cut(r.bill.Machine.ProviderID, ":")
-	if name == "aws" || name == "" {
-		return "AWS"
-	}
-	return name
-}
-
-func (r *focusRow) service() string {
-	if name := r.provider(); name != "AWS" {
-		return name
-	}
-	return "Amazon EC2"
-}
 
 // tags are the labels of the pods, as JSON.
 func (r *focusRow) tags() string {
@@ -134,59 +123,6 @@ func (r *focusRow) tags() string {
 	}
 	text, _ := json.Marshal(found) // of strings: it cannot fail
 	return string(text)
-}
-
-// status is the CommitmentDiscountStatus, null for a purchase.
-func (r *focusRow) status() string {
-	return map[ledger.Kind]string{unused: "Unused", purchase: ""}[r.account.Kind] + r.pick(r.committed("Used"), "")
-}
-
-const focusTime = "2006-01-02T15:04:05Z"
-
-// cells returns the columns of FOCUS 1.2 with their values, then custom ones. "" is null.
-func (r *focusRow) cells(account string) map[string]string {
-	m, start := r.bill.Machine, time.Unix(r.bill.Hour, 0).UTC()
-	month := time.Date(start.Year(), start.Month(), 1, 0, 0, 0, 0, time.UTC)
-	c := r.commitment()
-	if c == nil {
-		c = &tariff.Commitment{}
-	}
-	category, kind, unit := r.category()
-	out := map[string]string{"BillingAccountName": "", "BillingAccountType": "", "CapacityReservationId": "",
-		"CapacityReservationStatus": "", "ChargeClass": "", "CommitmentDiscountName": "", "InvoiceId": "", "SkuPriceDetails": "",
-		"SubAccountId": "", "SubAccountName": "",
-		"SubAccountType": "", "BillingCurrency": "USD", "PricingCurrency": "USD", "ServiceCategory": "Compute",
-		"ServiceSubcategory": "Virtual Machines", "BillingAccountId": account}
-	maps.Copy(out, map[string]string{
-		"AvailabilityZone": r.pick(m.Zone, c.Zone), "RegionId": r.pick(m.Region, c.Region), "RegionName": r.pick(m.Region, c.Region),
-		"BilledCost": string(exact(r.cost)), "EffectiveCost": string(exact(r.cost)), "ListCost": r.listCost(),
-		"ContractedCost": r.listCost(),
-		"ListUnitPrice":  r.unitPrice(), "ContractedUnitPrice": r.unitPrice(),
-		"BillingPeriodStart": month.Format(focusTime), "BillingPeriodEnd": month.AddDate(0, 1, 0).Format(focusTime),
-		"ChargePeriodStart": start.Format(focusTime), "ChargePeriodEnd": start.Add(time.Hour).Format(focusTime),
-		"ChargeCategory": "Usage", "ChargeFrequency": "Usage-Based",
-		"ChargeDescription":          r.pick(m.Type+" "+m.CapacityType, kind+" "+c.ID) + ", " + string(r.account.Kind),
-		"CommitmentDiscountCategory": category, "CommitmentDiscountId": c.ID,
-		"CommitmentDiscountType":     kind,
-		"CommitmentDiscountUnit":     unit,
-		"CommitmentDiscountQuantity": r.committed(decimals(r.slice.Quantity * r.part)),
-		"CommitmentDiscountStatus":   r.status(),
-		"ConsumedQuantity":           r.pick(decimals(r.quantity()), ""), "ConsumedUnit": r.pick("Hours", ""),
-		"PricingQuantity": decimals(r.quantity()), "PricingUnit": r.pick("Hours", unit), "PricingCategory": r.pricing(),
-		"InvoiceIssuerName": r.provider(), "ProviderName": r.provider(), "PublisherName": r.provider(),
-		"ServiceName": r.service(),
-		"ResourceId":  r.pick(m.ProviderID, c.ID), "ResourceName": m.Node, "ResourceType": r.pick("Instance", "Commitment"),
-		"SkuId": r.pick(m.Type, kind), "SkuMeter": r.pick("Instance usage", kind),
-		"SkuPriceId": r.pick(m.Type+"/"+m.CapacityType, kind),
-		"Tags":       r.tags(), "x_Estimated": strconv.FormatBool(r.bill.Estimated > 0), "x_Kind": string(r.account.Kind),
-		"x_Namespace": r.account.Namespace, "x_NodePool": m.Pool, "x_Workload": r.pick(r.account.Workload, "")})
-	switch {
-	case r.account.Kind == purchase:
-		out["ChargeCategory"], out["ChargeFrequency"], out["EffectiveCost"] = "Purchase", "Recurring", string(exact(0))
-	case r.commitment() != nil: // the purchase has it
-		out["BilledCost"] = string(exact(0))
-	}
-	return out
 }
 
 // focus writes a row for each machine, hour, account and commitment that costs anything, then what commitments cost in each hour.
