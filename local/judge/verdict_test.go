@@ -102,11 +102,31 @@ func (c *court) try(plan *engine.Plan) []finding {
 	if len(none) > 0 {
 		return none
 	}
-	found := c.bindAll(c.placesOf(plan.Place, plan.Open), func() { c.stage(plan.Open, bought) })
-	if len(found) == 0 {
-		found = c.refusals(plan, bought)
+	places := c.placesOf(plan.Place, plan.Open)
+	if found := c.bindAll(places, func() { c.stage(plan.Open, bought) }); len(found) > 0 {
+		return found
 	}
-	return found
+	// Whether it was right to refuse a pod may depend on what the claims become: kube-scheduler counts a domain only if a node
+	// is in it that the pod may use. So refusals are judged beside the machines that the plan reckons with.
+	reckoned := c.reckoned(plan.Open, bought)
+	if found := c.bindAll(places, func() { c.stage(plan.Open, reckoned) }); len(found) > 0 {
+		return found
+	}
+	return c.refusals(plan, reckoned)
+}
+
+// reckoned returns the machine that a plan reckons with for each opening: that of the offering that was priced.
+func (c *court) reckoned(open []engine.Opening, bought []machine) []machine {
+	out := slices.Clone(bought)
+	for i := range open {
+		for _, m := range machinesFor(open[i].Claim, c.world.Catalog) {
+			if m.kind.Name == open[i].Type && m.offer.Zone() == open[i].Zone && m.offer.CapacityType() == open[i].CapacityType {
+				out[i] = m
+				break
+			}
+		}
+	}
+	return out
 }
 
 // bindAll binds pods in the first order in which all of them can be, each time on a fresh stage, and says which cannot.

@@ -188,7 +188,7 @@ func (b *builder) makePools() {
 	if len(used) > 0 {
 		rows := b.w.nodes
 		if !b.in.Simulation {
-			rows = slices.Concat(rows, b.w.replaced)
+			rows = slices.Concat(rows, slices.DeleteFunc(slices.Clone(b.w.leaving), func(n *nodeInfo) bool { return n.row.Deleting() }))
 		}
 		for _, n := range rows {
 			if v := used[n.pool]; v != nil && !b.in.Gone[n.row.Name] {

@@ -71,6 +71,7 @@ func (b *builder) makeGroups() {
 		b.problem.Groups = append(b.problem.Groups, out)
 	}
 	b.takeAwayMoving(cr)
+	b.takeAwayEnding(cr)
 	b.countExpected(cr)
 	b.countOwners(cr)
 	b.countPlannedUsers(cr)
@@ -157,6 +158,34 @@ func (b *builder) takeAwayMoving(cr *counter) {
 				g, out := b.topology.groups.list[id], &b.problem.Groups[id]
 				if g.owned && !g.claim && (p.Deleted.IsZero() || g.kind != spread.Spread) {
 					cr.count(g, out, p.NodeName, -1)
+				}
+			}
+		}
+	}
+}
+
+// takeAwayEnding takes the pods that end with a node that is being removed off the counts of spreads and affinities: pods of
+// DaemonSets, and pods that no plan can place. Nothing can rely on them. Anti-affinity counts them as long as they run.
+func (b *builder) takeAwayEnding(cr *counter) {
+	if len(b.w.leaving) == 0 || len(b.topology.groups.list) == 0 {
+		return
+	}
+	asked, lost := map[cluster.PodKey]bool{}, map[cluster.PodKey]bool{}
+	for _, p := range b.in.Pods {
+		asked[p.PodKey] = true
+	}
+	for _, r := range b.out.Refused {
+		lost[r.Pod.PodKey] = true
+	}
+	for _, n := range b.w.leaving {
+		for _, p := range n.row.Pods {
+			if cr.gone[n.row.Name] || !lost[p.PodKey] && (asked[p.PodKey] || !p.DaemonSet) {
+				continue
+			}
+			for _, g := range b.topology.groups.list {
+				if g.owned && !g.claim && g.kind != spread.Anti && (p.Deleted.IsZero() || g.kind != spread.Spread) &&
+					g.covers(p.Namespace) && g.selector.matches(p.Labels.Map) {
+					cr.count(g, &b.problem.Groups[g.id], n.row.Name, -1)
 				}
 			}
 		}

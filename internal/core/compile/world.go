@@ -21,16 +21,16 @@ type world struct {
 	version int // of the daemons
 
 	nodes []*nodeInfo // bins: initialised first, then by name
-	// replaced are no bins: a disruption that may still be taken back is about to remove them.
-	replaced []*nodeInfo
-	binOf    map[string]int
-	room     quantity.Vec   // by bin, all resources
-	bins     []problem.Node // with that room, without what a question adds
-	ported   []int          // bins with host ports in use
-	columns  map[string]*column
-	taints   []taintGroup
-	asks     map[string]int64 // by pool: CPU, in thousandths, that pods on its nodes ask for, daemons aside
-	soft     bool             // some node has a PreferNoSchedule taint
+	// leaving are no bins: they are being removed. Where only a disruption does that, it may still be taken back.
+	leaving []*nodeInfo
+	binOf   map[string]int
+	room    quantity.Vec   // by bin, all resources
+	bins    []problem.Node // with that room, without what a question adds
+	ported  []int          // bins with host ports in use
+	columns map[string]*column
+	taints  []taintGroup
+	asks    map[string]int64 // by pool: CPU, in thousandths, that pods on its nodes ask for, daemons aside
+	soft    bool             // some node has a PreferNoSchedule taint
 
 	labels    *labelIndex              // of the running pods
 	running   map[string][][]nodeCount // by namespace: where pods with each of its label sets run
@@ -111,7 +111,7 @@ func alike(before, now *cluster.Snapshot) bool {
 func (w *world) at(snap *cluster.Snapshot, turn uint64) *world {
 	same := *w
 	same.snap = snap
-	for _, n := range slices.Concat(same.nodes, same.replaced) {
+	for _, n := range slices.Concat(same.nodes, same.leaving) {
 		n.seen = turn
 	}
 	return &same
@@ -122,8 +122,8 @@ func (w *world) readNodes(m *Memory) {
 	var later []*nodeInfo
 	for row := range w.snap.Nodes() {
 		if row.Incomplete || row.MarkedForRemoval {
-			if !row.Incomplete && !row.Deleting() {
-				w.replaced = append(w.replaced, m.nodeOf(row))
+			if !row.Incomplete {
+				w.leaving = append(w.leaving, m.nodeOf(row))
 			}
 			continue
 		}

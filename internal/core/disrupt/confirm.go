@@ -71,6 +71,9 @@ func Confirm(w *World, m Memory, step *Step) (*Step, Refusal, Memory) {
 	if why.Code == "" && float64(out.Gains()) < stillSaves*float64(step.Gains()) {
 		out, why = nil, Refusal{Code: Scheduling}
 	}
+	if why.Code == "" && survey.awaited.upsetBy(out) {
+		out, why = nil, Refusal{Code: Awaited}.of(remove[0])
+	}
 	if why.Code == "" {
 		m.churn = m.churn.leaves(out, w.Now)
 	}

@@ -10,6 +10,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // nearTo wants a pod of an application to be in the same domain.
@@ -100,6 +101,58 @@ func TestPodsThatAreAwaited(t *testing.T) {
 			block := s.rows[at].Block
 			if got := block != nil && block.Code == Awaited; got != tc.awaited || block != nil && !got {
 				t.Errorf("blocked by %+v, want awaited = %v", block, tc.awaited)
+			}
+		})
+	}
+}
+
+// TestStepsThatUpsetAwaitedPods has a pod of web that waits for x in zone a, and a step that puts a pod of db somewhere.
+func TestStepsThatUpsetAwaitedPods(t *testing.T) {
+	zoneKey, hostKey := corev1.LabelTopologyZone, corev1.LabelHostname
+	plain := func(*corev1.Pod) {}
+	place := func(node string) func(*Step, *cluster.Pod) {
+		return func(s *Step, p *cluster.Pod) { s.Place = []engine.Placement{{Pod: p, Node: node}} }
+	}
+	open := func(zones ...string) func(*Step, *cluster.Pod) {
+		return func(s *Step, p *cluster.Pod) {
+			s.Open = []engine.Opening{{Claim: &v1.NodeClaim{}, Pods: []*cluster.Pod{p}, Zones: zones, CapacityTypes: []string{onDemand}}}
+		}
+	}
+	for name, tc := range map[string]struct {
+		web, db func(*corev1.Pod)
+		step    func(*Step, *cluster.Pod)
+		upsets  bool
+	}{
+		"a pod that is counted comes to the host":     {spreadOver(hostKey, "db", 1), plain, place("x"), true},
+		"it comes to another host":                    {spreadOver(hostKey, "db", 1), plain, place("b"), false},
+		"it comes to the zone":                        {spreadOver(zoneKey, "db", 1), plain, place("y"), true},
+		"it comes to another zone":                    {spreadOver(zoneKey, "db", 1), plain, place("b"), false},
+		"it spreads in the same way":                  {spreadOver(zoneKey, "db", 1), spreadOver(zoneKey, "db", 1), place("y"), false},
+		"another pod comes":                           {spreadOver(zoneKey, "web", 1), plain, place("y"), false},
+		"the pod has no constraint":                   {plain, plain, place("x"), false},
+		"a node may be opened in the zone":            {spreadOver(zoneKey, "db", 1), plain, open("a", "b"), true},
+		"it is opened in another zone":                {spreadOver(zoneKey, "db", 1), plain, open("b"), false},
+		"it may be opened in a new zone":              {spreadOver(zoneKey, "web", 1), plain, open("b", "c"), true},
+		"a new zone, and hosts are what is spread":    {spreadOver(hostKey, "web", 1), plain, open("b", "c"), false},
+		"a node of a capacity type that is there":     {spreadOver(v1.CapacityTypeLabelKey, "web", 1), plain, open("c"), false},
+		"a label of nodes of which the claim is mute": {spreadOver("team", "web", 1), plain, open("a"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := func(value string) func(*corev1.Node, *v1.NodeClaim) {
+				return func(n *corev1.Node, c *v1.NodeClaim) {
+					zone(value)(n, c)
+					n.Labels["team"] = "one"
+				}
+			}
+			f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("b", "p", "one", onDemand, in("b")).
+				node("x", "p", "one", onDemand, in("a")).node("y", "p", "one", onDemand, in("a")).
+				pods("b", "db", 1, "1", "1Gi", tc.db, func(p *corev1.Pod) { p.Labels["app"] = "db" }).
+				pods("none", "web", 1, "1", "1Gi", waits, tc.web, func(p *corev1.Pod) { p.Labels["app"] = "web" })
+			f.store.Update(func(d *cluster.Draft) { d.Plan(cluster.PodKey{Namespace: "default", Name: "web-none-0"}, "x", noon) })
+			snap, step := f.store.Snapshot(), &Step{}
+			tc.step(step, snap.Pod(cluster.PodKey{Namespace: "default", Name: "db-b-0"}))
+			if got := awaitedOf(snap, noon).upsetBy(step); got != tc.upsets {
+				t.Errorf("upset: %v, want %v", got, tc.upsets)
 			}
 		})
 	}

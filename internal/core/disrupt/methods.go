@@ -125,7 +125,7 @@ func (s *search) replace(why replacing, candidates []*Candidate) []*Step {
 		s.taken.next()
 		for i := range answer.parts {
 			step := why.step(&answer.parts[i])
-			if s.taken.with(step.Remove) || !s.ledger.Take(step.Reason, step.Remove) {
+			if s.taken.with(step.Remove) || s.survey.awaited.upsetBy(step) || !s.ledger.Take(step.Reason, step.Remove) {
 				continue
 			}
 			s.taken.take(step.Remove)
