@@ -8,6 +8,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/compile"
 	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
 // A Plan answers a Question.
@@ -35,6 +36,15 @@ type Plan struct {
 
 // Zones counts pods by zone.
 type Zones = compile.Zones
+
+// dropFalseBound reports a bug if a bound is above the cost of the plan itself, and removes the bounds. Every plan passes here, so every
+// test, judge, benchmark and replay checks it.
+func (p *Plan) dropFalseBound() {
+	if bound := max(p.VolumeBound, p.ConfigBound); bound > p.Cost {
+		bug.Reportf("a plan for %d nano-dollars has a bound of %d", p.Cost, bound)
+		p.VolumeBound, p.ConfigBound = 0, 0
+	}
+}
 
 // Gap returns how much more the plan costs than its best bound, as a fraction; 0 when there is no bound.
 func (p *Plan) Gap() float64 {

@@ -61,6 +61,7 @@ func (b *raiser) plan(r *problem.Result) *Plan {
 		openedFor(&o, b.poolOf(&r.Bins[i]))
 		p.Open = append(p.Open, o)
 	}
+	p.dropFalseBound()
 	b.settle(p, r)
 	for class := range b.Classes {
 		left := pods.rest(problem.ClassID(class))
