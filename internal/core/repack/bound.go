@@ -22,6 +22,9 @@ func bound(p *problem.Problem, at *solve.Placement, r *problem.Result, over int)
 		q.floors = true
 		boundBy(q, r, over)
 	}
+	if tooHigh(r) { // no bound is better than a wrong one
+		r.Volume, r.Config, r.Proof = 0, 0, problem.Proof{}
+	}
 }
 
 // tooHigh reports whether the bound is above the cost of the plan itself, so that it cannot be right. It was proven for the lists of
