@@ -41,7 +41,7 @@ type Zones = compile.Zones
 // test, judge, benchmark and replay checks it.
 func (p *Plan) dropFalseBound() {
 	if bound := max(p.VolumeBound, p.ConfigBound); bound > p.Cost {
-		bug.Reportf("a plan for %d nano-dollars has a bound of %d", p.Cost, bound)
+		bug.FalseBound(int64(p.Cost), int64(bound))
 		p.VolumeBound, p.ConfigBound = 0, 0
 	}
 }

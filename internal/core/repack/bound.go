@@ -71,9 +71,11 @@ func boundBy(q *question, r *problem.Result, over int) {
 
 // anySize takes the size policy out of a question, so that any machine may hold any pod, if a plan may have had to break the policy.
 // That may be so if some pods may use any machine to reach a domain, if a pool may run out of machines (limits, minValues,
-// reservations), or if pods need larger machines in one pool than in another.
+// reservations), if pods need larger machines in one pool than in another, or if pods must share a node, which may need a larger machine
+// than one of them.
 func (q *question) anySize() {
-	if q.free() && !q.at.AnyMachine() && q.evenSizes() {
+	glued := func(it item) bool { return q.at.Ties(it.class, it.variant).Glued }
+	if q.free() && !q.at.AnyMachine() && q.evenSizes() && !slices.ContainsFunc(q.items, glued) {
 		return
 	}
 	for c := range q.problem.Cells {

@@ -38,6 +38,11 @@ func Reportf(format string, args ...any) {
 	slog.Error("this cannot happen; please report it", "bug", text)
 }
 
+// FalseBound reports a lower bound that is above the cost of the very plan that it was proven for. The core calls it, which makes no text.
+func FalseBound(cost, bound int64) {
+	Reportf("a plan for %d nano-dollars has a bound of %d", cost, bound)
+}
+
 // A Panic is an error that was a panic.
 type Panic struct {
 	What  string // was being done
