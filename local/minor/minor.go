@@ -13,7 +13,7 @@ import (
 )
 
 // others are the minors whose control planes are executables of their own. hack/minors writes a list of modules for each.
-var others = []string{"1.34", "1.35"}
+var others = []string{"1.33", "1.34", "1.35", "1.37"}
 
 // An Executable holds a control plane.
 type Executable struct {
