@@ -112,6 +112,7 @@ func scale(t *testing.T, deployment string, replicas int) {
 
 func TestPodsGetNodesAndTheNodesGoWithThem(t *testing.T) {
 	together.enter(t)
+	empty(t)
 	guide := section(t, "getting-started.md", "")
 	if len(guide) != 4 {
 		t.Fatalf("the guide begins with %d blocks of commands, want those that start the cluster, scale, look, and scale back", len(guide))

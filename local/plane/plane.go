@@ -208,12 +208,12 @@ func (p Plane) scheduler() []string {
 	return append(p.component(Scheduler, SchedulerPort), "--kube-api-qps=500", "--kube-api-burst=1000")
 }
 
-// controllerManager runs every controller that does not need a cloud; each acts under its own service account, as in a
-// real cluster.
+// controllerManager runs every controller that does not need a cloud: those that do skip themselves up to Kubernetes 1.36, and 1.37 has no
+// more of them. Each acts under its own service account, as in a real cluster.
 func (p Plane) controllerManager() []string {
 	return append(p.component(ControllerManager, ControllerManagerPort),
 		"--kube-api-qps=500", "--kube-api-burst=1000",
-		"--controllers=*,-cloud-node-lifecycle-controller,-node-ipam-controller,-node-route-controller,-service-lb-controller",
+		"--controllers=*,-node-ipam-controller",
 		"--use-service-account-credentials",
 		"--horizontal-pod-autoscaler-sync-period=5s", // users do not like to wait 15 s for nothing
 		"--root-ca-file="+p.Dir.Key("ca.crt"),
