@@ -37,8 +37,8 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	s := DefaultSettings()
-	if got := len(s.List()); got != 16 {
-		t.Errorf("there are %d settings, want the fourteen of Karpenter for AWS, and price-file and replace-on-rebalance", got)
+	if got := len(s.List()); got != 17 {
+		t.Errorf("there are %d settings, want the fourteen of Karpenter for AWS, and price-file, replace-on-rebalance and all-offering-metrics", got)
 	}
 }
 

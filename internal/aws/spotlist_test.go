@@ -89,7 +89,8 @@ func TestFailedLaunchesCount(t *testing.T) {
 
 // How often offerings are taken back is a metric while an interruption costs something.
 func TestInterruptionsAreAMetric(t *testing.T) {
-	inWorld(t, awsmodel.Config{Types: []string{"m5.large"}}, nil, func(t *testing.T, w *world) {
+	all := func(s *Settings) { s.AllOfferings = true }
+	inWorld(t, awsmodel.Config{Types: []string{"m5.large"}}, all, func(t *testing.T, w *world) {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(w.provider.Gauges())
 		const series = "karpenter_cloudprovider_instance_type_offering_interruptions_estimate spot m5.large us-east-1a"
