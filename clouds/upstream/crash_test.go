@@ -406,9 +406,9 @@ func (w *crashWorld) kept(id string) bool {
 	return false
 }
 
-// longestAlone is for how long the provider may list a machine without a claim, while a process runs. One that bears no name may be that of
-// any launch whose answer is not known, until the consistency window of that has passed; one that is listed only after the window is an
-// orphan that no one looks for.
+// longestAlone returns how long the provider may list a machine without a claim while a process runs. A machine without a name may belong to
+// any launch whose answer is not known, until the consistency window of that launch has passed. A machine that is first listed after the
+// window is an orphan, and only the regular search finds it.
 func (w *crashWorld) longestAlone() time.Duration {
 	if (w.provider.keeps || w.provider.keepsUID) && w.listLag < consistencyWindow {
 		return 2 * time.Minute

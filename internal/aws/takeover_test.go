@@ -45,7 +45,7 @@ func TestMachinesOfOlderKarpenters(t *testing.T) {
 			inWorld(t, awsmodel.Config{Identities: map[string]awsmodel.Identity{}}, nil, func(t *testing.T, w *world) {
 				claim, m := w.create(t, newClaim("a"))
 				people, id := ec2.NewFromConfig(w.cloud.AWSConfig()), instanceID(m.ProviderID)
-				w.provider.machines.launches.stopped(m.ProviderID) // launched by somebody else
+				w.provider.machines.launches.stopped(m.ProviderID) // launched by another process
 				time.Sleep(time.Minute)
 				var gone []ec2types.Tag
 				for _, key := range slices.Compact(slices.Sorted(slices.Values(ours))) {
@@ -115,7 +115,7 @@ func TestWhoseProvisionersAMachineIs(t *testing.T) {
 func TestWhatIsNotAdopted(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		_, m := w.create(t, newClaim("a"))
-		w.provider.machines.launches.stopped(m.ProviderID) // launched by somebody else
+		w.provider.machines.launches.stopped(m.ProviderID) // launched by another process
 		w.bequeath(t, m.ProviderID, "web")
 		poolless := newClaim("b")
 		delete(poolless.Labels, v1.NodePoolLabelKey)

@@ -1,5 +1,5 @@
 // Package problem holds the problem that the planner solves, and its result, as numbers: nodes, templates of new
-// nodes, classes of equal pods, and the bins that a plan opens. Package lower makes problems; solve, repack and
+// nodes, classes of equal pods, and the bins that a plan opens. Package compile makes problems; solve, repack and
 // engine read them. The package has types, ids and accessors but no algorithm. Its types are tested where they are
 // made and used.
 package problem
