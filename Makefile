@@ -10,6 +10,7 @@ help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
 plan: ## the quickest look: what the machines for docs/examples would be and cost; no cluster, no account
 	@mkdir -p bin && go build -o bin/karpenter ./cmd/karpenter && bin/karpenter plan -f docs/examples
+	@echo "Next: make up starts a cluster with Karpenter on this machine."
 up: build ## start a cluster with Karpenter on this machine; ARGS="--boot-delay 45s" for realism, ARGS="--set key=value" for values of the chart, ARGS="--provider kwok" for Karpenter's KWOK provider; KUBERNETES=1.34 for that minor
 	@$(if $(findstring --provider,$(ARGS)),hack/provider $(ARGS) && )bin/karpenter-local up $(if $(KUBERNETES),--kubernetes $(KUBERNETES)) $(ARGS)
 down: ## stop it, keep its state

@@ -22,7 +22,7 @@ func serveSnapshot(asked storyteller) http.HandlerFunc {
 			return
 		}
 		if !one.TryLock() {
-			http.Error(w, "somebody else is just being told; try again", http.StatusTooManyRequests)
+			http.Error(w, "another snapshot is being written; try again", http.StatusTooManyRequests)
 			return
 		}
 		defer one.Unlock()
