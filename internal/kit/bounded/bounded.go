@@ -114,8 +114,17 @@ var quantityType = reflect.TypeFor[resource.Quantity]()
 // walk reports whether a value holds a quantity outside of the limits, and puts it within them if it may.
 func walk(v reflect.Value, mend bool) (found bool) {
 	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
+	case reflect.Pointer:
 		return !v.IsNil() && walk(v.Elem(), mend)
+	case reflect.Interface:
+		if v.IsNil() {
+			return false
+		}
+		in, bad := walkCopy(v.Elem(), mend)
+		if bad && mend {
+			v.Set(in)
+		}
+		return bad
 	case reflect.Struct:
 		if v.Type() == quantityType {
 			q, bad := within(v.Interface().(resource.Quantity))
@@ -142,19 +151,25 @@ func walk(v reflect.Value, mend bool) (found bool) {
 		if !mayHold(v.Type().Elem()) {
 			return false
 		}
-		for _, key := range v.MapKeys() {
-			if v.Type().Elem() != quantityType {
-				found = walk(v.MapIndex(key), mend) || found
-				continue
-			}
-			q, bad := within(v.MapIndex(key).Interface().(resource.Quantity))
+		for all := v.MapRange(); all.Next(); {
+			in, bad := walkCopy(all.Value(), mend)
 			if bad && mend {
-				v.SetMapIndex(key, reflect.ValueOf(q))
+				v.SetMapIndex(all.Key(), in)
 			}
 			found = found || bad
 		}
 	}
 	return found
+}
+
+// walkCopy walks through a value that cannot be changed where it is, in a map or an interface: what it mends is a copy.
+func walkCopy(v reflect.Value, mend bool) (out reflect.Value, found bool) {
+	if mend {
+		in := reflect.New(v.Type()).Elem()
+		in.Set(v)
+		v = in
+	}
+	return v, walk(v, mend)
 }
 
 // mayHold reports whether values of a type can hold quantities.
