@@ -135,7 +135,7 @@ func hostPorts(spec *corev1.PodSpec) []ports.Port {
 // readNodeAffinity turns the node selector and the terms of node affinity into requirements. A required term that cannot be planned for is
 // left out, since any other will do; the pod is invalid if none is left.
 func (i *podInfo) readNodeAffinity(known *apilabel.Vocabulary, spec *corev1.PodSpec) {
-	base := label.Reqs{}
+	var selected []label.Req
 	for _, k := range sortedKeys(spec.NodeSelector) {
 		v := spec.NodeSelector[k]
 		if known.Restricted(k) && !known.Owned(k) {
@@ -144,8 +144,9 @@ func (i *podInfo) readNodeAffinity(known *apilabel.Vocabulary, spec *corev1.PodS
 		if !possible(v) {
 			i.refuse(reason.Count{Code: reason.Invalid, Flaw: reason.SelectorValue, Detail: k})
 		}
-		base = base.With(known.Normalize(k), label.Only(v))
+		selected = append(selected, label.Req{Key: known.Normalize(k), Set: label.Only(v)})
 	}
+	base := label.Of(selected)
 	var affinity corev1.NodeAffinity
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
 		affinity = *spec.Affinity.NodeAffinity
@@ -202,9 +203,12 @@ func (i *podInfo) addTerm(reqs label.Reqs) []reason.Count {
 }
 
 // refuse notes why the pod cannot be planned, each reason once.
+// mostFlaws is how many flaws of one pod are named. Each further one says no more, and comparing thousands takes long.
+const mostFlaws = 10
+
 func (i *podInfo) refuse(why ...reason.Count) {
 	for _, w := range why {
-		if !slices.Contains(i.invalid, w) {
+		if len(i.invalid) < mostFlaws && !slices.Contains(i.invalid, w) {
 			i.invalid = append(i.invalid, w)
 		}
 	}
@@ -212,7 +216,7 @@ func (i *podInfo) refuse(why ...reason.Count) {
 
 // expressions turns match expressions into requirements, and says what is wrong with them.
 func expressions(known *apilabel.Vocabulary, list []corev1.NodeSelectorRequirement) (label.Reqs, []reason.Count) {
-	out := label.Reqs{}
+	var out []label.Req
 	var wrong []reason.Count
 	for _, x := range list {
 		if known.Restricted(x.Key) && !known.Owned(x.Key) {
@@ -225,9 +229,9 @@ func expressions(known *apilabel.Vocabulary, list []corev1.NodeSelectorRequireme
 		} else if !s.Open() && len(s.Values()) > 0 && !slices.ContainsFunc(s.Values(), possible) {
 			wrong = append(wrong, reason.Count{Code: reason.Invalid, Flaw: reason.AffinityValue, Detail: x.Key})
 		}
-		out = out.With(known.Normalize(x.Key), s)
+		out = append(out, label.Req{Key: known.Normalize(x.Key), Set: s})
 	}
-	return out, wrong
+	return label.Of(out), wrong
 }
 
 // possible reports whether a label can have a value. Old API servers let pods ask for others.

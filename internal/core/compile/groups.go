@@ -142,9 +142,10 @@ func (t *groupTable) affinity(kind spread.Kind, term *podTerm, required, owned b
 // kube-scheduler counts only pods that match every term.
 func (t *groupTable) near(terms []podTerm, podLabels map[string]string) []int {
 	all := t.about(&terms[0], podLabels)
+	selectors, keys := []selector{all.selector}, []string{terms[0].key}
 	for k := range terms[1:] {
 		more := t.about(&terms[1+k], podLabels)
-		all.selector = both(all.selector, more.selector)
+		selectors, keys = append(selectors, more.selector), append(keys, terms[1+k].key)
 		switch {
 		case all.every:
 			all.every, all.namespaces = more.every, more.namespaces
@@ -152,21 +153,17 @@ func (t *groupTable) near(terms []podTerm, podLabels map[string]string) []int {
 			all.namespaces = slices.DeleteFunc(slices.Clone(all.namespaces), func(ns string) bool { return !more.covers(ns) })
 		}
 	}
+	all.selector = together(selectors...)
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
 	var out []int
-	for k := range terms {
+	for i, key := range keys {
 		g := all
-		g.kind, g.key, g.required, g.owned = spread.Affinity, terms[k].key, true, true
-		for j := range terms {
-			if terms[j].key != g.key {
-				g.others = append(g.others, terms[j].key)
-			}
-		}
-		slices.Sort(g.others)
-		g.others = slices.Compact(g.others)
+		g.kind, g.key, g.required, g.owned, g.others = spread.Affinity, key, true, true, slices.Delete(slices.Clone(keys), i, i+1)
 		out = append(out, t.intern(g).id)
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
 
 // about returns a group with the namespaces and the selector of a pod affinity term. Its caller sets kind and topology key.

@@ -202,7 +202,7 @@ func TestSelectors(t *testing.T) {
 			want:     true,
 		},
 		"both have to select": {
-			selector: both(sel(web), sel(&metav1.LabelSelector{MatchLabels: map[string]string{"rev": "1"}})),
+			selector: together(sel(web), sel(&metav1.LabelSelector{MatchLabels: map[string]string{"rev": "1"}})),
 			pod:      labels,
 		},
 	} {

@@ -123,11 +123,11 @@ func makeQuotas(b *builder) {
 
 // under returns the shapes of a template whose nodes may fall under a quota, nil if there are none.
 func (t *template) under(q *quota.Quota) bits.Set {
-	r := label.Reqs{}
+	var needs []label.Req
 	for key, set := range q.Needs() {
-		r = r.With(t.known.Normalize(key), set)
+		needs = append(needs, label.Req{Key: t.known.Normalize(key), Set: set})
 	}
-	m := t.match(r)
+	m := t.match(label.Of(needs))
 	if !m.OK {
 		return nil
 	}

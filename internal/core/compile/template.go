@@ -82,20 +82,20 @@ type templateKey struct {
 
 // poolReqs returns what the labels of a pool's nodes may be.
 func (m *Memory) poolReqs(pool *v1.NodePool) label.Reqs {
-	r := label.Reqs{}
 	spec := &pool.Spec.Template.Spec
+	list := []label.Req{{Key: v1.NodePoolLabelKey, Set: label.Only(pool.Name)},
+		{Key: v1.NodeRegisteredLabelKey, Set: label.Only("true")}, {Key: v1.NodeInitializedLabelKey, Set: label.Only("true")}}
 	for i := range spec.Requirements {
 		q := &spec.Requirements[i]
-		r = r.With(m.known.Normalize(q.Key), need.Set(q))
+		list = append(list, label.Req{Key: m.known.Normalize(q.Key), Set: need.Set(q)})
 	}
 	for k, v := range pool.NodeLabels() {
-		r = r.With(m.known.Normalize(k), label.Only(v))
+		list = append(list, label.Req{Key: m.known.Normalize(k), Set: label.Only(v)})
 	}
-	r = r.With(v1.NodePoolLabelKey, label.Only(pool.Name))
 	if ref := spec.NodeClassRef; ref != nil {
-		r = r.With(v1.NodeClassLabelKey(ref.GroupKind()), label.Only(ref.Name))
+		list = append(list, label.Req{Key: v1.NodeClassLabelKey(ref.GroupKind()), Set: label.Only(ref.Name)})
 	}
-	return r.With(v1.NodeRegisteredLabelKey, label.Only("true")).With(v1.NodeInitializedLabelKey, label.Only("true"))
+	return label.Of(list)
 }
 
 func (m *Memory) build(t *template) {

@@ -120,14 +120,20 @@ func excluding(s selector, keys []string, pod map[string]string) selector {
 	return canonical(reqs)
 }
 
-// both selects what two selectors select.
-func both(a, b selector) selector {
-	reqs, selectable := a.sel.Requirements()
-	more, too := b.sel.Requirements()
-	if !selectable || !too {
-		return nothing
+// together selects what every one of some selectors selects.
+func together(list ...selector) selector {
+	if len(list) == 1 {
+		return list[0]
 	}
-	return canonical(slices.Concat(reqs, more))
+	var all labels.Requirements
+	for i := range list {
+		reqs, selectable := list[i].sel.Requirements()
+		if !selectable {
+			return nothing
+		}
+		all = append(all, reqs...)
+	}
+	return canonical(all)
 }
 
 func (s *selector) matches(pod map[string]string) bool {

@@ -263,3 +263,14 @@ func TestComplement(t *testing.T) {
 		}
 	}
 }
+
+func TestOf(t *testing.T) {
+	got := Of([]Req{{Key: "zone", Set: Only("b", "a")}, {Key: "arch", Set: Only("arm64")}, {Key: "zone", Set: Only("a", "c")}})
+	want := Reqs{}.With("zone", Only("b", "a")).With("arch", Only("arm64")).With("zone", Only("a", "c"))
+	if got.Key() != want.Key() {
+		t.Errorf("Of = %v, want %v", got, want)
+	}
+	if zone, _ := got.Get("zone"); len(got) != 2 || !slices.Equal(zone.Values(), []string{"a"}) {
+		t.Errorf("zone may be %v", zone.Values())
+	}
+}

@@ -17,7 +17,21 @@ type Req struct {
 // names of labels: who reads objects knows the older ones.
 type Reqs []Req
 
-// With returns r with one more requirement.
+// Of makes requirements of a list in any order; what it says twice about a label holds both times. The list is sorted where it is.
+func Of(list []Req) Reqs {
+	slices.SortStableFunc(list, func(a, b Req) int { return strings.Compare(a.Key, b.Key) })
+	out := list[:0]
+	for _, q := range list {
+		if n := len(out); n > 0 && out[n-1].Key == q.Key {
+			out[n-1].Set = out[n-1].Set.Intersect(q.Set)
+			continue
+		}
+		out = append(out, q)
+	}
+	return out
+}
+
+// With returns r with one more requirement. It copies r: many are made at once by Of.
 func (r Reqs) With(key string, s Set) Reqs {
 	i, found := slices.BinarySearchFunc(r, key, func(q Req, k string) int { return strings.Compare(q.Key, k) })
 	out := slices.Clone(r)
