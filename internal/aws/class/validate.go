@@ -120,8 +120,15 @@ func Check(nc *awsv1.EC2NodeClass) error {
 	return nil
 }
 
+// mostUserData is more than can shrink to the 16 KiB that EC2 takes when Karpenter writes it anew without comments.
+const mostUserData = 128 << 10
+
 // checkStatic looks at what needs no call, and returns what it has read of the class.
 func checkStatic(nc *awsv1.EC2NodeClass, s hardware.Settings) (*hardware.Class, finding) {
+	if text := nc.Spec.UserData; text != nil && len(*text) > mostUserData {
+		return nil, missing(awsv1.ReasonUserDataSizeLimitExceeded,
+			fmt.Sprintf("spec.userData has %d bytes; EC2 takes 16384, with what Karpenter adds", len(*text)), 0)
+	}
 	if bad := CheckKubelet(nc.Spec.Kubelet); len(bad) > 0 {
 		return nil, missing(awsv1.ReasonInvalidKubeletConfiguration, strings.Join(bad, "; "), 0)
 	}

@@ -230,6 +230,7 @@ func TestValidate(t *testing.T) {
 		"EKS is broken, and was before":   {class: untold, cidr: broken, status: unchanged, fails: true},
 		"templates may not be made":       {class: none, aws: tries{template: refused(denied, "")}, status: no, reason: awsv1.ReasonCreateLaunchTemplateAuthCheckFailed, again: validateAgain, calls: 1},
 		"too much user data":              {class: none, aws: tries{template: refused("InvalidUserData.Malformed", "User data is limited to 16384 bytes")}, status: no, reason: awsv1.ReasonUserDataSizeLimitExceeded, again: validateAgain, calls: 1},
+		"user data of a megabyte":         {class: func(nc *awsv1.EC2NodeClass) { nc.Spec.UserData = new(strings.Repeat("a", 1<<20)) }, status: no, reason: awsv1.ReasonUserDataSizeLimitExceeded},
 		"user data that is odd otherwise": {class: none, aws: tries{template: refused("InvalidUserData.Malformed", "Invalid BASE64 encoding")}, status: unchanged, fails: true, calls: 2},
 		"EC2 is broken":                   {class: none, aws: tries{template: broken}, status: yes, says: "InternalError", fails: true, calls: 2},
 		"EC2 is broken, and was before":   {class: untold, aws: tries{template: broken}, status: unchanged, fails: true, calls: 2},

@@ -269,6 +269,10 @@ func (m *Memory) reserveOf(n *nodeInfo) quantity.Vec {
 		if !d.suits(n) {
 			continue
 		}
+		takes := atMost(d.info.need, n.alloc)
+		if !takes.Fits(n.alloc) {
+			continue // it never comes
+		}
 		if !slices.Contains(n.sets, d.set.UID) {
 			if taken(n.ports, d.info.ports) || taken(n.coming.ports, d.info.ports) {
 				continue // it never comes
@@ -276,13 +280,29 @@ func (m *Memory) reserveOf(n *nodeInfo) quantity.Vec {
 			n.coming.ports = append(n.coming.ports, d.info.ports...)
 			n.coming.sets = append(n.coming.sets, i)
 		}
-		n.coming.need.Add(d.info.need)
+		n.coming.need.Add(takes)
 	}
 	n.coming.need.Sub(n.daemons)
 	for r := range n.coming.need {
 		n.coming.need[r] = max(n.coming.need[r], 0)
 	}
 	return n.coming.need
+}
+
+// atMost returns what a daemon takes where there is at most this much. Resources of which there is nothing are left out: a device
+// plugin may bring them later. A daemon that still does not fit never starts there. It must keep no other pod away, or one DaemonSet
+// of an absurd size would stop the whole cluster.
+func atMost(need, most quantity.Vec) quantity.Vec {
+	if need.Fits(most) {
+		return need
+	}
+	takes := slices.Clone(need)
+	for r := range takes {
+		if most[r] <= 0 {
+			takes[r] = 0
+		}
+	}
+	return takes
 }
 
 // suits reports whether the set puts a pod onto a node.

@@ -254,11 +254,16 @@ func (m *Memory) maskShapes(t *template) {
 	}
 }
 
-// addDaemons works out what daemons take of each shape.
-func (m *Memory) addDaemons(t *template) {
+// A running daemon starts on some new nodes of a template.
+type running struct {
+	daemon int          // index
+	on     bits.Set     // the shapes
+	takes  quantity.Vec // of each node
+}
+
+// runningOn returns the daemons that start on new nodes of a template.
+func (m *Memory) runningOn(t *template) (out []running) {
 	cat := t.catalog.shape
-	var runs []bits.Set // per daemon that runs anywhere: the shapes
-	var which []int
 	for i := range m.daemons {
 		d := &m.daemons[i]
 		if d.ignored() || !toleratesAll(d.info.tolerances, t.taints, true) {
@@ -270,11 +275,26 @@ func (m *Memory) addDaemons(t *template) {
 				on.Or(t.sellsUnder(&m))
 			}
 		}
-		if on.Any() {
-			runs, which = append(runs, on), append(which, i)
+		most := make(quantity.Vec, m.resources.names.Len())
+		for s := range on.All() {
+			most.Max(cat.Alloc[s])
+		}
+		takes := atMost(d.info.need, most)
+		for s := range on.All() {
+			if takes.Fits(cat.Alloc[s]) {
+				out = append(out, running{daemon: i, on: on, takes: takes})
+				break
+			}
 		}
 	}
-	if len(runs) == 0 {
+	return out
+}
+
+// addDaemons works out what daemons take of each shape.
+func (m *Memory) addDaemons(t *template) {
+	cat := t.catalog.shape
+	list := m.runningOn(t)
+	if len(list) == 0 {
 		return
 	}
 	t.tmpl.DaemonOf = make([]int32, cat.Len())
@@ -282,8 +302,8 @@ func (m *Memory) addDaemons(t *template) {
 	var key []byte
 	for s := range cat.Len() {
 		key = key[:0]
-		for _, on := range runs {
-			key = identity.Flag(key, on.Has(s))
+		for i := range list {
+			key = identity.Flag(key, list[i].on.Has(s))
 		}
 		g, ok := groups[string(key)]
 		if !ok {
@@ -292,12 +312,11 @@ func (m *Memory) addDaemons(t *template) {
 			overhead := make(quantity.Vec, m.resources.names.Len())
 			var taken []ports.Port
 			var sets []int
-			for i, on := range runs {
-				if on.Has(s) {
-					info := m.daemons[which[i]].info
-					overhead.Add(info.need)
-					taken = append(taken, info.ports...)
-					sets = append(sets, which[i])
+			for i := range list {
+				if r := &list[i]; r.on.Has(s) {
+					overhead.Add(r.takes)
+					taken = append(taken, m.daemons[r.daemon].info.ports...)
+					sets = append(sets, r.daemon)
 				}
 			}
 			t.tmpl.Daemons = append(t.tmpl.Daemons, problem.DaemonGroup{Overhead: overhead})

@@ -19,6 +19,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 	"karpenter.sh/karpenter/internal/testing/fakecloud"
 	"karpenter.sh/karpenter/internal/testing/memapi"
 )
@@ -152,7 +153,7 @@ func (w *World) see(e memapi.Event) {
 			}
 			w.replace(o)
 		} else {
-			w.learn(key, o)
+			w.learn(key, bounded.Pod(o))
 		}
 	case *corev1.Node:
 		if e.Deleted {
@@ -161,7 +162,7 @@ func (w *World) see(e memapi.Event) {
 				maps.Copy(w.busy, h.pods)
 			}
 		} else {
-			w.nodes[o.Name] = o
+			w.nodes[o.Name] = bounded.Object(o)
 		}
 	default:
 		return

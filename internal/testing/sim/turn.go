@@ -263,8 +263,8 @@ func newFree(n *corev1.Node) *free {
 }
 
 func (f *free) holds(p *corev1.Pod) bool {
-	after := f.load.Used.Plus(f.asks.of(p).Request)
-	return after.CPU <= f.load.Has.CPU && after.Memory <= f.load.Has.Memory && f.pods >= 1
+	room, asked := f.load.Has.Minus(f.load.Used), f.asks.of(p).Request // no sum, which an absurd request would overflow
+	return asked.CPU <= room.CPU && asked.Memory <= room.Memory && f.pods >= 1
 }
 
 func (f *free) take(p *corev1.Pod) {
