@@ -108,6 +108,8 @@ func apply(d *cluster.Draft, e Event) (news bool) {
 		cluster.CronJobs.Put(d, o)
 	case *v1alpha1.CommitmentDiscount:
 		cluster.Commitments.Put(d, o)
+	case *v1alpha1.NodeOverlay:
+		cluster.Overlays.Put(d, o)
 	}
 	return true
 }
@@ -165,6 +167,8 @@ func remove(d *cluster.Draft, e Event) {
 		cluster.CronJobs.Delete(d, o.Namespace, o.Name)
 	case *v1alpha1.CommitmentDiscount:
 		cluster.Commitments.Delete(d, o.Name)
+	case *v1alpha1.NodeOverlay:
+		cluster.Overlays.Delete(d, o.Name)
 	}
 }
 
