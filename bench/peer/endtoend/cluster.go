@@ -38,7 +38,8 @@ const (
 // A Side is who looks after the cluster.
 type Side struct {
 	Name   string
-	Peer   bool // Karpenter
+	Peer   bool // Karpenter, over its KWOK provider
+	Kwok   bool // our core over that provider
 	Capped bool // its pool allows machines of up to 64 vCPU only
 }
 
@@ -67,8 +68,11 @@ func start(ctx context.Context, bin string, side Side) (_ *cluster, err error) {
 		}
 	}()
 	up := []string{"up", "--boot-delay", boot.String(), "--boot-spread", "0s"}
-	if side.Peer {
+	switch {
+	case side.Peer:
 		up = append(up, "--empty")
+	case side.Kwok:
+		up = append(up, "--provider", "kwok")
 	}
 	if err := c.local(up...); err != nil {
 		return nil, err

@@ -109,5 +109,8 @@ func fragments() []Load {
 
 // Sides are those who play. People who run Karpenter with care cap its pool by hand, because it likes large machines.
 func Sides() []Side {
-	return []Side{{Name: "ours"}, {Name: "Karpenter", Peer: true}, {Name: "Karpenter, up to 64 vCPU", Peer: true, Capped: true}}
+	return []Side{
+		{Name: "ours"}, {Name: "our core over Karpenter's provider", Kwok: true},
+		{Name: "Karpenter", Peer: true}, {Name: "Karpenter, up to 64 vCPU", Peer: true, Capped: true},
+	}
 }

@@ -42,11 +42,7 @@ func (c *cluster) startPeer(ctx context.Context) error {
 			return fmt.Errorf("define %s: %w", definition.Name, err)
 		}
 	}
-	class := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": kwokapis.Group + "/v1alpha1", "kind": "KWOKNodeClass", "metadata": map[string]any{"name": "default"},
-		"spec": map[string]any{"nodeRegistrationDelay": boot.String()},
-	}}
-	if err := c.make(ctx, class); err != nil {
+	if err := c.make(ctx, kwokClass()); err != nil {
 		return err
 	}
 	if err := c.make(ctx, c.pool(c.side)); err != nil {
@@ -57,10 +53,17 @@ func (c *cluster) startPeer(ctx context.Context) error {
 		"METRICS_PORT=0", "HEALTH_PROBE_PORT=0", "CPU_REQUESTS=2000", "LOG_LEVEL=info", "SCARCE="+c.file("scarce")))
 }
 
+func kwokClass() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": kwokapis.Group + "/v1alpha1", "kind": "KWOKNodeClass", "metadata": map[string]any{"name": "default"},
+		"spec": map[string]any{"nodeRegistrationDelay": boot.String()},
+	}}
+}
+
 // runOut has pools of machines run out, and all others be endless: by the switches of the model of AWS, or the file
-// that bin/karpenter-peer reads.
+// that the programs over the KWOK provider read.
 func (c *cluster) runOut(ctx context.Context, pools []string) error {
-	if c.side.Peer {
+	if c.side.Peer || c.side.Kwok {
 		return os.WriteFile(c.file("scarce"), []byte(strings.Join(pools, "\n")), 0o600)
 	}
 	var run struct{ Ports map[string]int }
@@ -130,8 +133,8 @@ func (c *cluster) make(ctx context.Context, o client.Object) error {
 	})
 }
 
-// startOurs has bin/karpenter take over from the controller that is linked into the local cluster, which carries
-// Kubernetes in its memory, with the environment and the rights of its pod.
+// startOurs has a program of ours take over from the controller that the local cluster installed, which may carry Kubernetes in its
+// memory, with the environment and the rights of its pod.
 func (c *cluster) startOurs(ctx context.Context) error {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": "karpenter"}); err != nil {
@@ -151,18 +154,28 @@ func (c *cluster) startOurs(ctx context.Context) error {
 	if err := c.credentials(ctx); err != nil {
 		return err
 	}
+	program, args, objects := "karpenter", []string{"--kubeconfig=" + c.file("measured")}, []*unstructured.Unstructured{c.pool(c.side)}
+	if c.side.Kwok { // reads KUBECONFIG
+		program, args, objects = "karpenter-overkwok", nil, append(objects, kwokClass())
+	}
+	for _, o := range objects {
+		if err := c.setSpec(ctx, o); err != nil {
+			return err
+		}
+	}
+	return c.run(program, append(own(strings.Split(string(environment), "\x00")), "KUBECONFIG="+c.file("measured"), "SCARCE="+c.file("scarce"),
+		"METRICS_PORT=18180", "HEALTH_PROBE_PORT=18181", "WEBHOOK_PORT=18182", "WEBHOOK_URL=https://127.0.0.1:18182"), args...)
+}
+
+// setSpec changes the spec of an object that is there.
+func (c *cluster) setSpec(ctx context.Context, o *unstructured.Unstructured) error {
 	old := &unstructured.Unstructured{}
-	old.SetGroupVersionKind(v1.GroupVersion.WithKind("NodePool"))
-	if err := c.Get(ctx, client.ObjectKey{Name: poolName}, old); err != nil {
+	old.SetGroupVersionKind(o.GroupVersionKind())
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), old); err != nil {
 		return err
 	}
-	old.Object["spec"] = c.pool(c.side).Object["spec"]
-	if err := c.Update(ctx, old); err != nil {
-		return err
-	}
-	return c.run("karpenter", append(own(strings.Split(string(environment), "\x00")),
-		"METRICS_PORT=18180", "HEALTH_PROBE_PORT=18181", "WEBHOOK_PORT=18182", "WEBHOOK_URL=https://127.0.0.1:18182"),
-		"--kubeconfig="+c.file("measured"))
+	old.Object["spec"] = o.Object["spec"]
+	return c.Update(ctx, old)
 }
 
 // own is an environment without what binds a process to its pod.
@@ -219,7 +232,7 @@ func (c *cluster) pool(side Side) *unstructured.Unstructured {
 		add(awsv1.LabelInstanceCPU, corev1.NodeSelectorOpLt, "65")
 	}
 	class := map[string]any{"group": awsv1.Group, "kind": "EC2NodeClass", "name": "default"}
-	if side.Peer {
+	if side.Peer || side.Kwok {
 		class = map[string]any{"group": kwokapis.Group, "kind": "KWOKNodeClass", "name": "default"}
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
