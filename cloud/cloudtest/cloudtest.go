@@ -106,7 +106,7 @@ var laws = []law{
 	{"without stock a launch says so and leaves nothing behind, and the catalogue learns it", dry},
 	{"a cancelled context ends a call", cancelled},
 	{"a machine is shown by Get and List with the name of its claim", shown},
-	{"a machine that nobody launched is not found", unknown},
+	{"a machine that was never launched is not found", unknown},
 	{"terminate can be repeated and ends with not found", terminate},
 	{"a stopping machine is deleting or gone, never running", stopping},
 	{"a latched machine is shown as latched, also after a crash, until the latch is taken off", latched},

@@ -480,7 +480,7 @@ func (c *classes) readyClass(ctx context.Context, name string) (*awsv1.EC2NodeCl
 func notReady(nc *awsv1.EC2NodeClass) string {
 	ready := condition.Get(nc, awsv1.ConditionTypeReady)
 	if ready == nil {
-		return "nobody has looked yet"
+		return "it was not looked up yet"
 	}
 	for _, t := range nc.ConditionRules().Dependents {
 		c := condition.Get(nc, t)

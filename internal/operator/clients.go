@@ -170,7 +170,7 @@ func (c *clients) tellUnconverted(ctx context.Context) {
 	for _, g := range groups.Groups {
 		served := slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == generations.V1Beta1 })
 		if served && slices.Contains(c.groups, g.Name) {
-			telemetry.Log(ctx).Error("v1beta1 is served and nobody converts it: set v1beta1 to serve, or to drop to be "+
+			telemetry.Log(ctx).Error("v1beta1 is served and no webhook converts it: set v1beta1 to serve, or to drop to be "+
 				"rid of it", "group", g.Name)
 		}
 	}

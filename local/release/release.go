@@ -167,7 +167,7 @@ func (r Release) install(ctx context.Context, kubeconfig string, now bool, log *
 	case info.Description == digest && info.Status == common.StatusDeployed:
 		return "is installed", nil
 	case !strings.HasPrefix(info.Description, digestPrefix) && info.Status == common.StatusDeployed && !now:
-		return "is left as somebody else made it", nil
+		return "is left as another tool made it", nil
 	}
 	upgrade := action.NewUpgrade(config)
 	upgrade.Namespace, upgrade.Description, upgrade.MaxHistory = plane.Namespace, digest, 2

@@ -235,7 +235,7 @@ func TestTheListFollows(t *testing.T) {
 		"owners are found":                          `byId("filter").value = "deployment shop/web", arrange(), fleet.order.length === 1 && document.querySelectorAll("#rows .row:not([hidden])").length === 1`,
 		"every word has to be there":                `byId("filter").value = "node-0001 no-such", arrange(), fleet.order.length === 0`,
 		"all are there again":                       `byId("filter").value = "", byId("sort").value = "name", arrange(), fleet.order.length === 199`,
-		"pauses are told of":                        `byId("wrong").textContent.includes("paused until somebody resumes it: none left")`,
+		"pauses are told of":                        `byId("wrong").textContent.includes("paused until karpenter resume ends it: none left")`,
 		"the newest decision stands first":          `byId("decisions").querySelector("li").textContent.includes("none left")`,
 	} {
 		if !is[bool](b, "(() => { const sort = byId(\"sort\").value; const kept = ["+rule+"].at(-1); byId(\"filter\").value = \"\"; byId(\"sort\").value = sort; return kept; })()") {

@@ -210,7 +210,7 @@ func code(texts []string) string {
 func labelPage(constants sources) string {
 	var page strings.Builder
 	page.WriteString("# Labels, annotations, taints, finalizers and tags\n\n## Node labels\n\n")
-	page.WriteString("*well-known*: pods may ask for it although no pool names it. *restricted*: nobody may ask for " +
+	page.WriteString("*well-known*: pods may ask for it although no pool names it. *restricted*: no pod may ask for " +
 		"it. *numeric*: holds whole numbers,\n" +
 		"so `Gt`, `Lt`, `Gte` and `Lte` make sense. *owned*: set by Karpenter, pools may neither set nor require it. " +
 		"*closed*: a pool that\n" +

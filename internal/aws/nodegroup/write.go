@@ -112,7 +112,7 @@ func (p *Pool) class(g *Group, name string) *awsv1.EC2NodeClass {
 		c.Spec.Role = g.Role
 	default:
 		c.Spec.Role = "KarpenterNodeRole-" + cmp.Or(g.Cluster, "CLUSTER")
-		p.note("nobody said which role its nodes have: the class says %s", c.Spec.Role)
+		p.note("the files name no role of its nodes: the class says %s", c.Spec.Role)
 	}
 	discovery := map[string]string{awsv1.TagDiscovery: cmp.Or(g.Cluster, "CLUSTER")}
 	for _, id := range g.SubnetIDs {
@@ -181,7 +181,7 @@ func (p *Pool) pool(g *Group, name, class string, widen bool) *v1.NodePool {
 	case len(g.Types) > 0:
 		require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpIn, g.Types...)
 	default:
-		p.note("nobody said which instance types it has: the pool allows all")
+		p.note("the files name no instance types: the pool allows all")
 	}
 	if len(g.SubnetIDs) == 0 && len(g.Zones) > 0 {
 		require(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, g.Zones...)

@@ -85,7 +85,7 @@ func (l *Loop) tend(ctx context.Context, snap *cluster.Snapshot, now time.Time) 
 		case !there:
 			err = l.close(ctx, plan, v1alpha1.DisruptionSuperseded, "a node of it is gone or going")
 		case !now.Before(plan.Status.ExpiresAt.Time):
-			err = l.close(ctx, plan, v1alpha1.DisruptionExpired, "nobody approved it in time")
+			err = l.close(ctx, plan, v1alpha1.DisruptionExpired, "it was not approved in time")
 		case len(approval.Pools(snap, step)) == 0:
 			err = l.close(ctx, plan, v1alpha1.DisruptionSuperseded, "its pools no longer want to be asked")
 		case plan.Status.Rule != approval.Approve(approval.Pools(snap, step), plan.Status.Step):

@@ -261,7 +261,7 @@ func (w *work) unseen(ctx context.Context) (again time.Time, waiting bool, err e
 	pods, err := w.bound(ctx, w.row.Node)
 	switch {
 	case err != nil && evict.Taken(w.claim, w.now):
-		telemetry.Log(ctx).Error("the cloud takes the machine back, nobody knows which pods are left on it", "Node",
+		telemetry.Log(ctx).Error("the cloud takes the machine back; which pods are left on it is not known", "Node",
 			w.row.Name, "error", err)
 		return time.Time{}, false, nil
 	case err != nil:

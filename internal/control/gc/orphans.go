@@ -81,7 +81,7 @@ func wishOf(nodes []*corev1.Node) string {
 func (l *Loop) latch(ctx context.Context, m cloud.Machine, nodes []*corev1.Node) {
 	if !l.latched[m.ProviderID] {
 		telemetry.Log(ctx).Error("a machine has no nodeclaim, as most machines: it is kept until its claim returns or "+
-			"somebody decides", "provider-id", m.ProviderID, "NodeClaim", m.ClaimName)
+			"an operator decides", "provider-id", m.ProviderID, "NodeClaim", m.ClaimName)
 	}
 	for _, n := range nodes {
 		l.Events.Publish(telemetry.Event{

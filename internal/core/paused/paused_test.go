@@ -29,20 +29,20 @@ func TestOf(t *testing.T) {
 	}{
 		"nobody has paused anything":                {nil, nil, ""},
 		"a reason alone pauses nothing":             {nil, map[string]string{v1.PausedReasonAnnotationKey: "x"}, ""},
-		"a pool until it is resumed":                {nil, because, "its NodePool is paused until somebody resumes it: black friday"},
+		"a pool until it is resumed":                {nil, because, "its NodePool is paused until karpenter resume ends it: black friday"},
 		"a pool for a time":                         {nil, annotated("2026-05-01T12:00:01Z"), "its NodePool is paused until 2026-05-01T12:00:01Z"},
 		"a time in another zone":                    {nil, annotated("2026-05-01T14:30:00+02:00"), "its NodePool is paused until 2026-05-01T12:30:00Z"},
 		"the time is over":                          {nil, annotated("2026-05-01T12:00:00Z"), ""},
 		"false is no pause":                         {nil, annotated("false"), ""},
-		"what nobody understands is a pause":        {nil, annotated("2h"), `its NodePool is paused until somebody resumes it (the annotation karpenter.sh/paused says "2h", which is neither true nor a time)`},
-		"nothing at all is a pause":                 {nil, annotated(""), "its NodePool is paused until somebody resumes it"},
-		"the whole cluster":                         {annotated("true"), nil, "disruption is paused in the whole cluster until somebody resumes it"},
-		"a pool cannot leave a pause of all":        {annotated("true"), annotated("false"), "disruption is paused in the whole cluster until somebody resumes it"},
+		"what nobody understands is a pause":        {nil, annotated("2h"), `its NodePool is paused until karpenter resume ends it (the annotation karpenter.sh/paused says "2h", which is neither true nor a time)`},
+		"nothing at all is a pause":                 {nil, annotated(""), "its NodePool is paused until karpenter resume ends it"},
+		"the whole cluster":                         {annotated("true"), nil, "disruption is paused in the whole cluster until karpenter resume ends it"},
+		"a pool cannot leave a pause of all":        {annotated("true"), annotated("false"), "disruption is paused in the whole cluster until karpenter resume ends it"},
 		"of two pauses the longer one is told":      {annotated("2026-05-01T13:00:00Z"), annotated("2026-05-01T14:00:00Z"), "its NodePool is paused until 2026-05-01T14:00:00Z"},
-		"one without end is longer":                 {annotated("2026-05-01T13:00:00Z"), annotated("true"), "its NodePool is paused until somebody resumes it"},
+		"one without end is longer":                 {annotated("2026-05-01T13:00:00Z"), annotated("true"), "its NodePool is paused until karpenter resume ends it"},
 		"of two equal ones the cluster's is told":   {annotated("2026-05-01T13:00:00Z"), annotated("2026-05-01T13:00:00Z"), "disruption is paused in the whole cluster until 2026-05-01T13:00:00Z"},
-		"the cluster's is told while it has no end": {annotated("true"), annotated("2026-05-01T13:00:00Z"), "disruption is paused in the whole cluster until somebody resumes it"},
-		"one that is over does not hide the other":  {annotated("2026-05-01T11:00:00Z"), annotated("true"), "its NodePool is paused until somebody resumes it"},
+		"the cluster's is told while it has no end": {annotated("true"), annotated("2026-05-01T13:00:00Z"), "disruption is paused in the whole cluster until karpenter resume ends it"},
+		"one that is over does not hide the other":  {annotated("2026-05-01T11:00:00Z"), annotated("true"), "its NodePool is paused until karpenter resume ends it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, halted := paused.Of(world(tc.cluster, tc.pool), "p", now)

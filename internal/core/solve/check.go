@@ -199,7 +199,7 @@ func (c *checker) checkShape(where error, b *problem.Bin, t *problem.Template, s
 		c.failf("%w lists %s, which cannot hold %v", where, name, used)
 	}
 	if !b.Mask.Meets3(t.ShapeMask[sh], bits.Full(len(t.Catalog.Offers))) {
-		c.failf("%w lists %s, which nobody sells there", where, name)
+		c.failf("%w lists %s, which the market does not sell there", where, name)
 	}
 	var ports []int
 	if len(t.Daemons) > 0 {
@@ -429,7 +429,7 @@ func (c *checker) checkGroup(g int, group *spread.Group, crowds []crowd) {
 		case spread.Affinity:
 			others := t.before + t.matching - t.ownersOwn
 			if t.before+t.matching == 0 {
-				c.failf("affinity %q: domain %d has owners and nobody to be near", group.Name, d)
+				c.failf("affinity %q: domain %d has owners and no pod to be near", group.Name, d)
 			}
 			if others == 0 {
 				alone++

@@ -16,10 +16,10 @@ func Halt(h paused.Halt) string {
 	}
 	switch {
 	case h.Unread != "":
-		what += fmt.Sprintf(" until somebody resumes it (the annotation %s says %q, which is neither true nor a time)",
+		what += fmt.Sprintf(" until karpenter resume ends it (the annotation %s says %q, which is neither true nor a time)",
 			v1.PausedAnnotationKey, h.Unread)
 	case h.Until.IsZero():
-		what += " until somebody resumes it"
+		what += " until karpenter resume ends it"
 	default:
 		what += " until " + h.Until.UTC().Format(time.RFC3339)
 	}

@@ -38,7 +38,7 @@ func TestRefusal(t *testing.T) {
 			"the node has drifted, but the time for a plan ran out before its turn; it comes next time"},
 		"a limit of nodes": {disrupt.Refusal{Code: disrupt.NoPlace, Reason: v1.DisruptionReasonDrifted, Limits: []string{"p"}},
 			"the node has drifted, but its NodePool may have no more nodes (limits.nodes), and one is needed before it goes"},
-		"a paused pool": {disrupt.Refusal{Code: disrupt.Paused, Name: "p", Value: "sale"}, "its NodePool is paused until somebody resumes it: sale"},
+		"a paused pool": {disrupt.Refusal{Code: disrupt.Paused, Name: "p", Value: "sale"}, "its NodePool is paused until karpenter resume ends it: sale"},
 		"a paused cluster": {disrupt.Refusal{Code: disrupt.Paused, Until: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)},
 			"disruption is paused in the whole cluster until 2026-05-01T00:00:00Z"},
 		"a node without a pool": {disrupt.Refusal{Code: disrupt.NoPool}, "the node has no label karpenter.sh/nodepool"},

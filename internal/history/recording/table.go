@@ -127,7 +127,7 @@ func (s source) checkHeader(header []string) error {
 		header[i] = name
 	}
 	if !seen["created"] && !seen["creation_time"] {
-		return s.at(1, "there is no column created; without it nobody knows when a pod came. The first line names the columns")
+		return s.at(1, "there is no column created; without it the time at which a pod came is not known. The first line names the columns")
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func (w *watched) pod(raw json.RawMessage, event seen) error {
 	case p.Name == "":
 		return errors.New("the pod has no name")
 	case p.CreationTimestamp.IsZero():
-		return errors.New("pod " + p.Name + " has no creationTimestamp; nobody knows when it came")
+		return errors.New("pod " + p.Name + " has no creationTimestamp, so that the time at which it came is not known")
 	case checkMoment(p.CreationTimestamp.Time) != nil || !event.At.IsZero() && checkMoment(at) != nil:
 		return errors.New("pod " + p.Name + ": write times between 1970 and 2200")
 	case podclass.OwnedBy(p, "DaemonSet") || p.Annotations[corev1.MirrorPodAnnotationKey] != "":

@@ -40,7 +40,7 @@ func (v *Variant) Stand(node *corev1.Node, claim *v1.NodeClaim) error {
 		s.offer = offered(s.it, node.Labels[corev1.LabelTopologyZone], node.Labels[v1.CapacityTypeLabelKey])
 	}
 	if s.offer == nil {
-		return fmt.Errorf("nobody knows what it costs: its labels say %q in zone %q (%s)",
+		return fmt.Errorf("its price is not known: its labels say %q in zone %q (%s)",
 			node.Labels[corev1.LabelInstanceTypeStable], node.Labels[corev1.LabelTopologyZone], node.Labels[v1.CapacityTypeLabelKey])
 	}
 	v.fleet = append(v.fleet, s)

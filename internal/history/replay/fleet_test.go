@@ -112,9 +112,9 @@ func TestMachinesThatCannotBeThere(t *testing.T) {
 		want string
 	}{
 		"of no pool":             {func(n *corev1.Node) { delete(n.Labels, v1.NodePoolLabelKey) }, "it is of no NodePool that is replayed"},
-		"of a type nobody sells": {func(n *corev1.Node) { n.Labels[corev1.LabelInstanceTypeStable] = "old" }, `nobody knows what it costs: its labels say "old" in zone "a" (on-demand)`},
-		"where it is not sold":   {func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "b" }, `nobody knows what it costs: its labels say "small" in zone "b" (on-demand)`},
-		"as it is not sold":      {func(n *corev1.Node) { n.Labels[v1.CapacityTypeLabelKey] = "spot" }, `nobody knows what it costs: its labels say "small" in zone "a" (spot)`},
+		"of a type nobody sells": {func(n *corev1.Node) { n.Labels[corev1.LabelInstanceTypeStable] = "old" }, `its price is not known: its labels say "old" in zone "a" (on-demand)`},
+		"where it is not sold":   {func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "b" }, `its price is not known: its labels say "small" in zone "b" (on-demand)`},
+		"as it is not sold":      {func(n *corev1.Node) { n.Labels[v1.CapacityTypeLabelKey] = "spot" }, `its price is not known: its labels say "small" in zone "a" (spot)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := variant()

@@ -24,9 +24,9 @@ var gauges = []Row{
 	{"karpenter_nodepools_limit", "gauge", Alpha, "Limits of a pool.", []string{"resource_type", "nodepool"}},
 	{"karpenter_nodepools_usage", "gauge", Alpha, "What the nodes of a pool have together.", []string{"resource_type", "nodepool"}},
 	{"karpenter_nodepools_disruption_paused", "gauge", Alpha,
-		"1 while somebody has paused voluntary disruption, of the pool or of the cluster.", []string{"nodepool"}},
+		"1 while voluntary disruption is paused, of the pool or of the cluster.", []string{"nodepool"}},
 	{"karpenter_nodepools_disruption_plans_waiting", "gauge", Alpha,
-		"DisruptionPlans with nodes of a pool about which nobody has decided yet.", []string{"nodepool"}},
+		"DisruptionPlans with nodes of a pool that wait for a user's decision.", []string{"nodepool"}},
 	{"karpenter_nodepools_cost_total", "gauge", Alpha, "Hourly cost of the machines of a pool.", []string{"nodepool"}},
 
 	{"karpenter_capacitybuffers_pods", "gauge", Alpha,

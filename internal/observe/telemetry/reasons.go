@@ -119,7 +119,7 @@ var reasons = []EventRow{
 	{DisruptionWaitingReadiness, normal, "A replacement is not ready yet.", repeatInterval, 0, 0, false},
 	{DisruptionTerminating, normal, "A node is being removed by disruption.", repeatInterval, 0, 0, false},
 	{DisruptionBlocked, normal, "A node or pool cannot be disrupted now; the message says why.", repeatInterval, 0, 0, false},
-	{DisruptionAwaitsApproval, normal, "A step waits for somebody's approval; the message names its DisruptionPlan.",
+	{DisruptionAwaitsApproval, normal, "A step waits for a user's approval; the message names its DisruptionPlan.",
 		repeatInterval, 0, 0, false},
 	{SurgeRestart, normal, "A Deployment is restarted, so that its pod leaves a node when its successor is ready.",
 		repeatInterval, 0, 0, false},
@@ -161,7 +161,7 @@ var reasons = []EventRow{
 		"message says what failed.", 15 * time.Minute, 0, 0, false},
 	{ReplicasMissing, warning, "A pool with replicas cannot get all its nodes; the message says why.", 5 * time.Minute, 0, 0, false},
 	{UnreadableObject, warning, "An object could not be read and is left out.", 15 * time.Minute, 0, 0, false},
-	{OrphanKept, warning, "The machine of a Node has no NodeClaim, as most machines; it is kept until somebody " +
+	{OrphanKept, warning, "The machine of a Node has no NodeClaim, as most machines; it is kept until a user " +
 		"decides.", 15 * time.Minute, 0, 0, false},
 	{NodeRepairBlocked, warning, "A broken node stays, because so many of its pool are broken that it is hardly the " +
 		"machines.", 15 * time.Minute, 0, 0, false},
@@ -169,8 +169,8 @@ var reasons = []EventRow{
 		"says what to change.", 5 * time.Minute, 0, 0, false},
 	{QuotaReached, warning, "A CapacityQuota keeps pods waiting; the message says how many and for which resource.", time.Hour, 0, 0,
 		false},
-	{QuotaExceeded, warning, "The nodes that match a CapacityQuota have more than it allows: it was lowered, a price rose, or somebody " +
-		"else added nodes. Nothing is removed; nothing that counts is opened.", time.Hour, 0, 0, false},
+	{QuotaExceeded, warning, "The nodes that match a CapacityQuota have more than it allows: it was lowered, a price rose, or nodes " +
+		"were added by other means. No node is removed, and none that counts is opened.", time.Hour, 0, 0, false},
 	{LeftOut, warning, "Decisions about an object run into a bug of Karpenter, and it is left out of them for a while. " +
 		"Please report it.", time.Minute, 0, 0, false},
 

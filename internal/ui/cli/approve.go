@@ -51,7 +51,7 @@ type verdict struct {
 func decideOn(ctx context.Context, env Env, args []string, v verdict) (int, error) {
 	flags := flag.NewFlagSet(v.command, flag.ContinueOnError)
 	flags.SetOutput(env.Err)
-	note := flags.String("note", "", "why, for whoever reads it")
+	note := flags.String("note", "", "why; kept with the plan")
 	kubeconfig := clusterFlag(flags)
 	flags.Usage = func() {
 		fmt.Fprintf(env.Err, decideUsage, v.command, v.word, v.means)

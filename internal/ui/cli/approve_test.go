@@ -28,7 +28,7 @@ func waiting(t *testing.T) (c client.Client, open, done string) {
 			Remove: []v1alpha1.DisruptedNode{{Node: node, InstanceType: "m5.4xlarge"}}, Open: []v1alpha1.OpenedNode{{InstanceType: "m5.large"}}}
 	}
 	a, b := approval.PlanOf(step("a"), at), approval.PlanOf(step("b"), at)
-	b.Status.Phase, b.Status.Message = v1alpha1.DisruptionExpired, "nobody approved it in time"
+	b.Status.Phase, b.Status.Message = v1alpha1.DisruptionExpired, "it was not approved in time"
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(a, b).WithStatusSubresource(a).Build(), a.Name, b.Name
 }
 

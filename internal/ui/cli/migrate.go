@@ -17,7 +17,7 @@ import (
 const migrateHelp = `usage: karpenter migrate -f FILE_OR_-… [--cluster-name NAME] [--widen]
 
 Prints a NodePool and an EC2NodeClass that buy the machines of a node group, for those who come from managed node groups or from Cluster
-Autoscaler. It reads files, asks nobody and changes nothing: each file is the output of aws eks describe-nodegroup or of aws autoscaling
+Autoscaler. It reads files, makes no calls and changes nothing: each file is the output of aws eks describe-nodegroup or of aws autoscaling
 describe-auto-scaling-groups, or a ClusterConfig of eksctl.
 
 What has no equal, or is to be looked at, is said in a comment before the pool and on standard error. docs/autoscalers.md says how to move.

@@ -21,16 +21,15 @@ import (
 	"karpenter.sh/karpenter/internal/core/paused"
 )
 
-const pauseUsage = `Usage: karpenter pause [--pool NAME]... [--for DURATION] [--reason TEXT] [flags]
+const pauseUsage = `Usage: karpenter pause [DURATION] [--pool NAME]... [--reason TEXT] [flags]
 
-Stops voluntary disruption, of the whole cluster or of some NodePools: no node is chosen any more because it is empty,
-drifted, under-used or
-broken. Steps that have deleted nothing are taken back, nodes that are being drained go. Machines are launched for pods as ever. Spot
-interruptions, deletions by hand and expireAfter go on: the command names the nodes that expire in the meantime.
+Stops voluntary disruption of the whole cluster or of some NodePools, for a DURATION such as 2h or until "karpenter resume": Karpenter
+chooses no more nodes because they are empty, drifted, under-used or broken. It takes back steps that have deleted nothing; nodes that are
+being drained go. It launches machines for pods as ever. Spot interruptions, deletions by hand and expireAfter go on: the command names
+the nodes that expire in the meantime.
 
-It writes the annotation karpenter.sh/paused onto the NodePools, or onto the namespace kube-system, which stops all of
-them. "karpenter resume"
-takes it off. Restarts of the controller change nothing.
+It writes the annotation karpenter.sh/paused onto the NodePools, or onto the namespace kube-system, which stops all of them. "karpenter
+resume" takes it off. Restarts of the controller change nothing.
 
 `
 
@@ -60,18 +59,25 @@ func pause(ctx context.Context, env Env, args []string) (int, error) {
 	flags.SetOutput(env.Err)
 	var s stop
 	flags.Var((*names)(&s.pools), "pool", "name of a NodePool, may be given more than once; the whole cluster if none is")
-	flags.DurationVar(&s.length, "for", 0, "for how long, such as 2h; until it is resumed if it is 0")
-	flags.StringVar(&s.reason, "reason", "", "why, for whoever reads it")
+	flags.DurationVar(&s.length, "for", 0, "the DURATION: for how long, such as 2h; until it is resumed if it is 0")
+	flags.StringVar(&s.reason, "reason", "", "why, shown by status, top and the page")
 	kubeconfig := clusterFlag(flags)
 	flags.Usage = func() { fmt.Fprint(env.Err, pauseUsage); flags.PrintDefaults() }
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		length, err := time.ParseDuration(args[0])
+		if err != nil {
+			return exitBadInput, fmt.Errorf("%q is no duration such as 2h or 30m; NodePools are named with --pool", args[0])
+		}
+		s.length, args = length, args[1:]
+	}
 	if err := flags.Parse(args); err != nil {
 		return exitBadInput, err
 	}
 	switch {
 	case flags.NArg() > 0:
-		return exitBadInput, fmt.Errorf("what is %q? NodePools are named with --pool", flags.Arg(0))
+		return exitBadInput, fmt.Errorf("what is %q? The duration comes first, and NodePools are named with --pool", flags.Arg(0))
 	case s.length < 0:
-		return exitBadInput, errors.New("--for cannot be negative")
+		return exitBadInput, errors.New("a pause cannot have a negative duration")
 	}
 	c, err := env.cluster(*kubeconfig)
 	if err != nil {
@@ -95,7 +101,7 @@ func (s stop) throw(ctx context.Context, out io.Writer, c client.Client, now tim
 		if err := writeAnnotations(ctx, c, o, annotations); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s: no node is removed voluntarily until %s\n", switchName(o), cmp.Or(endOf(until), "somebody resumes it"))
+		fmt.Fprintf(out, "%s: no node is removed voluntarily until %s\n", switchName(o), cmp.Or(endOf(until), "karpenter resume ends it"))
 	}
 	return s.tellRest(ctx, out, c, until)
 }
@@ -153,6 +159,7 @@ func (s stop) tellRest(ctx context.Context, out io.Writer, c client.Reader, unti
 	if err := c.List(ctx, &claims); err != nil {
 		return fmt.Errorf("it is paused, but which nodes go all the same could not be read: %w", err)
 	}
+	var drained, expiring []string
 	for i := range claims.Items {
 		claim := &claims.Items[i]
 		if pool := claim.Labels[v1.NodePoolLabelKey]; len(s.pools) > 0 && !slices.Contains(s.pools, pool) {
@@ -162,11 +169,16 @@ func (s stop) tellRest(ctx context.Context, out io.Writer, c client.Reader, unti
 		life := claim.Spec.ExpireAfter.Duration
 		switch {
 		case claim.DeletionTimestamp != nil:
-			fmt.Fprintf(out, "node %s is being drained and goes\n", name)
+			drained = append(drained, name)
 		case life != nil && !until.IsZero() && claim.CreationTimestamp.Add(*life).Before(until):
-			fmt.Fprintf(out, "node %s reaches its expireAfter meanwhile, at %s, and goes then\n", name,
-				claim.CreationTimestamp.Add(*life).UTC().Format(time.RFC3339))
+			expiring = append(expiring, name+" at "+claim.CreationTimestamp.Add(*life).UTC().Format(time.RFC3339))
 		}
+	}
+	if len(drained) > 0 {
+		fmt.Fprintf(out, "being drained already, and go: %s\n", firstFew(drained))
+	}
+	if len(expiring) > 0 {
+		fmt.Fprintf(out, "reach their expireAfter before that, and go then: %s\n", firstFew(expiring))
 	}
 	return nil
 }
@@ -229,6 +241,6 @@ func goOn(ctx context.Context, out io.Writer, c client.Client, pools []string) e
 
 func tellPaused(out io.Writer, o client.Object) {
 	if h, halted := paused.Read(o.GetAnnotations(), time.Now()); halted {
-		fmt.Fprintf(out, "%s is still paused until %s\n", switchName(o), cmp.Or(endOf(h.Until), "somebody resumes it"))
+		fmt.Fprintf(out, "%s is still paused until %s\n", switchName(o), cmp.Or(endOf(h.Until), "karpenter resume ends it"))
 	}
 }

@@ -60,22 +60,22 @@ func halts(t *testing.T, c client.Client, now time.Time) string {
 
 func TestPause(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	const drained = "node node-going is being drained and goes\n"
+	const drained = "being drained already, and go: node-going\n"
 	for name, tc := range map[string]struct {
 		stop       stop
 		want, said string
 	}{
 		"the whole cluster until it is resumed": {stop{}, `the whole cluster:  ""`,
-			"the whole cluster: no node is removed voluntarily until somebody resumes it\n" + drained},
+			"the whole cluster: no node is removed voluntarily until karpenter resume ends it\n" + drained},
 		"for a time in which nodes expire": {stop{length: 2 * time.Hour, reason: "sale"}, `the whole cluster: 2026-05-01T14:00:00Z "sale"`,
 			"the whole cluster: no node is removed voluntarily until 2026-05-01T14:00:00Z\n" + drained +
-				"node node-one reaches its expireAfter meanwhile, at 2026-05-01T13:00:00Z, and goes then\nnode node-two reaches its expireAfter meanwhile, at 2026-05-01T13:00:00Z, and goes then\n"},
+				"reach their expireAfter before that, and go then: node-one at 2026-05-01T13:00:00Z, node-two at 2026-05-01T13:00:00Z\n"},
 		"for a time in which none does": {stop{length: time.Hour}, `the whole cluster: 2026-05-01T13:00:00Z ""`,
 			"the whole cluster: no node is removed voluntarily until 2026-05-01T13:00:00Z\n" + drained},
 		"one pool": {stop{pools: []string{"b"}, length: 2 * time.Hour}, `NodePool b: 2026-05-01T14:00:00Z ""`,
-			"NodePool b: no node is removed voluntarily until 2026-05-01T14:00:00Z\nnode node-two reaches its expireAfter meanwhile, at 2026-05-01T13:00:00Z, and goes then\n"},
+			"NodePool b: no node is removed voluntarily until 2026-05-01T14:00:00Z\nreach their expireAfter before that, and go then: node-two at 2026-05-01T13:00:00Z\n"},
 		"two pools": {stop{pools: []string{"a", "b"}}, `NodePool a:  ""; NodePool b:  ""`,
-			"NodePool a: no node is removed voluntarily until somebody resumes it\nNodePool b: no node is removed voluntarily until somebody resumes it\n" + drained},
+			"NodePool a: no node is removed voluntarily until karpenter resume ends it\nNodePool b: no node is removed voluntarily until karpenter resume ends it\n" + drained},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := pausable(t, now)
@@ -107,8 +107,8 @@ func TestResume(t *testing.T) {
 		left, said string
 	}{
 		{[]string{"a"}, `the whole cluster:  ""; NodePool b:  ""`,
-			"NodePool a: not paused any more\nthe whole cluster is still paused until somebody resumes it\nNodePool b is still paused until somebody resumes it\n"},
-		{nil, `NodePool b:  ""`, "the whole cluster: not paused any more\nNodePool b is still paused until somebody resumes it\n"},
+			"NodePool a: not paused any more\nthe whole cluster is still paused until karpenter resume ends it\nNodePool b is still paused until karpenter resume ends it\n"},
+		{nil, `NodePool b:  ""`, "the whole cluster: not paused any more\nNodePool b is still paused until karpenter resume ends it\n"},
 		{[]string{"b"}, "", "NodePool b: not paused any more\n"},
 	} {
 		var out bytes.Buffer
@@ -143,6 +143,7 @@ func TestResumeEndsTheBreakersPauses(t *testing.T) {
 func TestPauseSaysWhatIsWrong(t *testing.T) {
 	for args, want := range map[string]string{
 		"pause default":                       "--pool",
+		"pause 2h default":                    "default",
 		"pause --for -1h":                     "negative",
 		"pause --for soon":                    "soon",
 		"resume default":                      "--pool",
@@ -157,5 +158,21 @@ func TestPauseSaysWhatIsWrong(t *testing.T) {
 	}
 	if err := (stop{pools: []string{"none"}}).throw(t.Context(), &bytes.Buffer{}, pausable(t, time.Now()), time.Now()); err == nil || !strings.Contains(err.Error(), "NodePool none") {
 		t.Errorf("error = %v, want one that names the pool", err)
+	}
+}
+
+func TestADurationMayComeFirst(t *testing.T) {
+	now := time.Now()
+	c := pausable(t, now)
+	env := Env{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}, Cluster: func(string) (client.Client, error) { return c, nil }}
+	if code := Run(t.Context(), env, strings.Fields("pause 2h --pool b")); code != exitFine {
+		t.Fatalf("code %d, %s", code, env.Err)
+	}
+	pool := switches([]string{"b"})[0]
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
+		t.Fatal(err)
+	}
+	if h, _ := paused.Read(pool.GetAnnotations(), now); h.Until.Sub(now).Round(time.Minute) != 2*time.Hour {
+		t.Errorf("paused until %v", h.Until)
 	}
 }

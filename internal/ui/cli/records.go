@@ -171,7 +171,7 @@ func (j *journalFlags) askLeader(ctx context.Context, kubeconfig, what string, q
 	}
 	namespace, pod := holder(leases.Items)
 	if pod == "" {
-		return nil, fmt.Errorf("no controller leads: there is no lease %s that somebody holds", lease)
+		return nil, fmt.Errorf("no controller leads: no process holds the lease %s", lease)
 	}
 	parameters := map[string]string{}
 	for key := range query {

@@ -212,7 +212,7 @@ func poolsLike(ctx context.Context, env Env, v namedFiles, have []engine.Pool) (
 		class := p.Spec.Template.Spec.NodeClassRef.Name
 		i := slices.IndexFunc(have, func(x engine.Pool) bool { return x.Pool.Spec.Template.Spec.NodeClassRef.Name == class })
 		if i < 0 {
-			return nil, fmt.Errorf("NodePool %q: no pool of the snapshot has the node class %q, so nobody knows what "+
+			return nil, fmt.Errorf("NodePool %q: no pool of the snapshot has the node class %q, so it is not known what "+
 				"it could buy", p.Name, class)
 		}
 		out = append(out, engine.Pool{Pool: p, Catalog: have[i].Catalog})

@@ -28,15 +28,20 @@ func withoutRequests(pods []*cluster.Pod) []string {
 	return out
 }
 
+// firstFew lists some names, and how many more there are.
+func firstFew(names []string) string {
+	const most = 5
+	text := strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // assumption says what such workloads count as, "" if there are none.
 func assumption(workloads []string) string {
-	const most = 5
 	if len(workloads) == 0 {
 		return ""
 	}
-	text := strings.Join(workloads[:min(most, len(workloads))], ", ")
-	if more := len(workloads) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text + ": containers without a CPU or memory request count as 100m and 200Mi when a new node is sized; set requests"
+	return firstFew(workloads) + ": containers without a CPU or memory request count as 100m and 200Mi when a new node is sized; set requests"
 }

@@ -21,7 +21,7 @@ settings. "karpenter plan --snapshot FILE" gives the same plan, on any machine, 
 read: with it a report of a bug is a failing test. What containers are started with, their environment, secrets, user data and
 annotations are not in it. With --controller it is what the controller that leads was last asked, with what its engine remembered and
 the work that it may do: the plan of the file is the one that the controller made. With --anonymous everything that
-somebody named has a new name; the plan then has the same price.
+users named has a new name; the plan then has the same price.
 
 Exit code: 0 it is written, 2 the input is wrong.
 
@@ -45,7 +45,7 @@ func parseSnapshot(env Env, args []string) (snapshotFlags, error) {
 	s.bind(fs)
 	fs.BoolVar(&s.controller, "controller", false,
 		"what the controller was last asked, and what it remembered then; it is found as its journal is")
-	fs.BoolVar(&s.anonymous, "anonymous", false, "give everything that somebody named a new name")
+	fs.BoolVar(&s.anonymous, "anonymous", false, "give everything that users named a new name")
 	words, err := parseMixed(fs, args)
 	s.files = append(s.files, words...)
 	switch {

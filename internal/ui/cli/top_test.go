@@ -85,7 +85,7 @@ func TestTopIsSorted(t *testing.T) {
 
 func TestTopShowsWhatIsPaused(t *testing.T) {
 	got := pictureOf(twoNodes(t, "true")).Text("name")
-	if !strings.Contains(got, "NodePool p: its NodePool is paused until somebody resumes it\n") || strings.Count(got, "  paused\n") != 2 {
+	if !strings.Contains(got, "NodePool p: its NodePool is paused until karpenter resume ends it\n") || strings.Count(got, "  paused\n") != 2 {
 		t.Errorf("got\n%s", got)
 	}
 }

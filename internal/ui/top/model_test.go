@@ -41,7 +41,7 @@ func small() *Picture {
 			{By: "budgets of NodePool batch", Why: "they allow no more now for Drifted", PerDay: 2.4, Saves: true},
 		},
 		Waiting: []Pod{{"shop", "web-9", "Deployment shop/web", noon.Add(-90 * time.Second), 1.5, 2 << 30}},
-		Paused:  []string{"NodePool batch: its NodePool is paused until somebody resumes it"},
+		Paused:  []string{"NodePool batch: its NodePool is paused until karpenter resume ends it"},
 		Open: func(name string) Detail {
 			if name == "n3" {
 				return Detail{Step: "remove 1 node; empty, saves $0.3000 an hour"}
