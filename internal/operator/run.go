@@ -214,7 +214,7 @@ func Run(ctx context.Context, o Options) error {
 		s.Serve.MetricsPort, s.Serve.HealthProbePort = 0, 0
 	}
 	shown := page.New(page.Deps{Store: store, Catalogs: catalogs, Journal: p.journal, Verdicts: p.verdicts,
-		Metrics: metrics, Leading: leading.Load})
+		Metrics: metrics, Leading: leading.Load, Preview: p.preview})
 	scraped := guarded(s, clients, metricsHandler(s.registry(registered), observer, p.journal, p.desk, p.learner, s.Serve.EnableProfiling))
 	probes := checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}
 	if o.Host != nil {

@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -131,12 +133,22 @@ func (b *tab) clean(server *httptest.Server) {
 	}
 }
 
+// preview answers with a plan, or what is wrong with an empty text.
+func preview(_ context.Context, manifests []byte) ([]byte, error) {
+	if len(manifests) == 0 {
+		return nil, errors.New("there is no pod in it")
+	}
+	const claim = `{"pool": "default", "type": "m5.large", "zone": "us-east-1a", "capacityType": "spot", "pricePerHour": 0.05, "pods": ["shop/a", "shop/b"]}`
+	return []byte(`{"claims": [` + claim + `,` + claim + `], "existing": [{"node": "node-1", "pods": ["shop/c"]}], "unschedulable": [{"pod": ` + strconv.Quote(string(manifests)) +
+		`, "reasons": ["not enough cpu"]}], "pricePerHour": 0.1, "gap": 0.012}`), nil
+}
+
 // serve serves the page of a town.
 func serve(t *testing.T, w *town, guard func(http.Handler) http.Handler) *httptest.Server {
 	t.Helper()
 	w.journal, w.verdicts = journal.New(), board.New()
 	shown := page.New(page.Deps{Store: w.Store, Catalogs: w, Journal: w.journal, Verdicts: w.verdicts,
-		Metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds()), Leading: func() bool { return true }})
+		Metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds()), Leading: func() bool { return true }, Preview: preview})
 	ctx, stop := context.WithCancel(t.Context())
 	var runs sync.WaitGroup
 	runs.Go(func() { _ = shown.Run(ctx) })
@@ -166,6 +178,27 @@ func TestThePageShowsTheClusterAsItChanges(t *testing.T) {
 	}
 	w.node("a-new-one")
 	b.until(`document.getElementById("shown").textContent === "41 nodes" && world.nodes.has("a-new-one")`)
+	b.clean(server)
+}
+
+func TestThePagePlansForPodsThatAreNotThere(t *testing.T) {
+	b := newTab(t)
+	server := serve(t, newTown(3), nil)
+	b.run("open the page", chromedp.Navigate(server.URL))
+	b.until(visible + " === 3")
+	says := func(want string) {
+		b.until(fmt.Sprintf(`document.getElementById("plan").innerText.includes(%q)`, want))
+	}
+	b.run("plan for nothing", chromedp.Click("#preview button"))
+	says("there is no pod in it")
+	b.run("plan", chromedp.SendKeys("#manifests", foreign), chromedp.Click("#preview button"))
+	for _, want := range []string{"2 new nodes for $0.1000 an hour; 1 pod without a place", "2 × m5.large in us-east-1a, spot, NodePool default, for 4 pods: $0.1000 an hour",
+		"1 pod on node node-1", foreign + " has no place: not enough cpu"} {
+		says(want)
+	}
+	b.mu.Lock()
+	b.troubles = slices.DeleteFunc(b.troubles, func(s string) bool { return strings.Contains(s, "status of 422") })
+	b.mu.Unlock()
 	b.clean(server)
 }
 

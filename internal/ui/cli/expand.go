@@ -16,15 +16,15 @@ import (
 )
 
 // expand adds the pods that the controllers of the workloads in the files would create. Pods that stand in the files, or run in the
-// cluster, and belong to a workload count towards its replicas.
-func (o *objects) expand() error {
+// cluster, and belong to a workload count towards its replicas. More than so many are refused.
+func (o *objects) expand(most int) error {
 	o.complete()
 	all := o.replicated()
 	pods := 0
 	for _, r := range all {
-		if pods += r.pods; pods > mostPods {
+		if pods += r.pods; pods > most {
 			return fmt.Errorf("%s %s/%s: with its %d replicas the files have more than %d pods; plan for fewer "+
-				"replicas", r.kind, r.meta.Namespace, r.meta.Name, r.pods, mostPods)
+				"replicas", r.kind, r.meta.Namespace, r.meta.Name, r.pods, most)
 		}
 	}
 	for _, r := range all {

@@ -84,7 +84,7 @@ func TestPodsOfTheClusterCount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := o.expand(); err != nil {
+	if err := o.expand(mostPods); err != nil {
 		t.Fatal(err)
 	}
 	var got []string

@@ -236,7 +236,7 @@ func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*o
 	if kinds := o.ignoredKinds(); len(kinds) > 0 {
 		fmt.Fprintf(env.Err, "not needed for a plan: %s\n", strings.Join(kinds, ", "))
 	}
-	if err := o.expand(); err != nil {
+	if err := o.expand(mostPods); err != nil {
 		return nil, err
 	}
 	if p.kubeconfig != "" && o.usesDevices() {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,8 +26,11 @@ var files = map[string]struct{ name, kind string }{
 	"/icon.svg": {"icon.svg", "image/svg+xml"},
 }
 
-// Path is where the picture is: a user who may read it may see the page.
-const Path = "/picture"
+// Path is where the picture is: a user who may read it may see the page. previewPath answers what pods would lead to.
+const (
+	Path        = "/picture"
+	previewPath = "/preview"
+)
 
 const (
 	// mostViewers may look at the same time.
@@ -38,6 +42,8 @@ const (
 	heartbeatInterval = 15 * time.Second
 	// answerTime is how long one answer lasts. Viewers ask again, and are asked again who they are.
 	answerTime = 5 * time.Minute
+	// mostManifests is how long the manifests of a preview may be.
+	mostManifests = 256 << 10
 )
 
 // policy lets the page load what this server has, and nothing from elsewhere.
@@ -45,16 +51,24 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Open serves the page to everybody who reaches it, by a name of this machine: what another site's name leads to is not for its scripts.
-func (s *Service) Open() http.Handler { return harden(local(s.handler(s.picture()))) }
+func (s *Service) Open() http.Handler {
+	return harden(local(s.handler(func(h http.Handler) http.Handler { return h })))
+}
 
 // Guarded serves the picture to whom guard lets through. What shows it says nothing, and is for everybody.
 func (s *Service) Guarded(guard func(http.Handler) http.Handler) http.Handler {
-	return harden(s.handler(guard(s.picture())))
+	return harden(s.handler(guard))
 }
 
-func (s *Service) handler(picture http.Handler) http.Handler {
+func (s *Service) handler(guard func(http.Handler) http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(Path, picture)
+	mux.Handle(Path, guard(s.picture()))
+	preview := guard(http.HandlerFunc(s.preview))
+	mux.HandleFunc(previewPath, func(w http.ResponseWriter, r *http.Request) {
+		read := r.Clone(r.Context()) // it takes the right to read the picture
+		read.Method, read.URL.Path = http.MethodGet, Path
+		preview.ServeHTTP(w, read)
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		file, known := files[r.URL.Path]
 		if !known {
@@ -82,12 +96,17 @@ func harden(next http.Handler) http.Handler {
 		} {
 			w.Header().Set(name, value)
 		}
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
+		allowed := []string{http.MethodGet, http.MethodHead}
+		if r.URL.Path == previewPath {
+			allowed = []string{http.MethodPost}
+		}
+		if !slices.Contains(allowed, r.Method) {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
 			http.Error(w, "the page is only read", http.StatusMethodNotAllowed)
 			return
 		}
-		if from := r.Header.Get("Sec-Fetch-Site"); r.URL.Path == Path && from != "" && from != "same-origin" && from != "none" {
+		_, public := files[r.URL.Path]
+		if from := r.Header.Get("Sec-Fetch-Site"); !public && from != "" && from != "same-origin" && from != "none" {
 			http.Error(w, "the picture is for this page's own script", http.StatusForbidden)
 			return
 		}
@@ -157,6 +176,36 @@ func (s *Service) picture() http.Handler {
 			telemetry.Log(r.Context()).Debug("a viewer of the page has gone", "because", err)
 		}
 	})
+}
+
+// preview answers what the pods of the manifests in a request would lead to. It changes nothing.
+func (s *Service) preview(w http.ResponseWriter, r *http.Request) {
+	// A form of another site, which asks nothing before it posts, cannot send this type.
+	if r.Header.Get("Content-Type") != "application/yaml" {
+		http.Error(w, "manifests are sent as application/yaml", http.StatusUnsupportedMediaType)
+		return
+	}
+	if s.Preview == nil {
+		http.NotFound(w, r)
+		return
+	}
+	manifests, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostManifests))
+	if err != nil {
+		http.Error(w, fmt.Sprintf("the manifests are longer than %d KiB; paste fewer", mostManifests>>10), http.StatusRequestEntityTooLarge)
+		return
+	}
+	if !s.previewing.TryLock() {
+		http.Error(w, "another preview is being planned; try again in some seconds", http.StatusTooManyRequests)
+		return
+	}
+	defer s.previewing.Unlock()
+	report, err := s.Preview(r.Context(), manifests)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(report) // who has gone reads no error
 }
 
 // once writes the present picture.

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -645,5 +647,82 @@ func TestViewersAreToldWhenItEnds(t *testing.T) {
 	}
 	if err := in.lines.Err(); err != nil {
 		t.Errorf("the stream did not end as it should: %v", err)
+	}
+}
+
+func TestAPreviewIsPlannedForWhomTheGuardLetsThrough(t *testing.T) {
+	s := service(newTown())
+	var asked []string
+	s.Preview = func(_ context.Context, manifests []byte) ([]byte, error) {
+		asked = append(asked, string(manifests))
+		if string(manifests) == "bad" {
+			return nil, errors.New("line:1: bad")
+		}
+		return []byte(`{"claims":[]}`), nil
+	}
+	guarded := func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer good" || r.Method != "GET" || r.URL.Path != Path {
+				http.Error(w, "who are you", http.StatusUnauthorized)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+	for name, tc := range map[string]struct {
+		method, token, kind, site, body string
+		status                          int
+		says                            string
+	}{
+		"with the right to the picture": {method: "POST", token: "good", kind: "application/yaml", body: "pods", status: 200, says: `{"claims":[]}`},
+		"without a token":               {method: "POST", kind: "application/yaml", status: 401},
+		"by reading":                    {method: "GET", token: "good", status: 405},
+		"by a form of another site":     {method: "POST", token: "good", kind: "text/plain", status: 415},
+		"by a script of another site":   {method: "POST", token: "good", kind: "application/yaml", site: "cross-site", status: 403},
+		"of manifests with a mistake":   {method: "POST", token: "good", kind: "application/yaml", body: "bad", status: 422, says: "line:1: bad"},
+		"of too many manifests":         {method: "POST", token: "good", kind: "application/yaml", body: strings.Repeat("x", 256<<10+1), status: 413, says: "256 KiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := httptest.NewRequest(tc.method, "http://localhost/preview", strings.NewReader(tc.body))
+			q.Header.Set("Authorization", "Bearer "+tc.token)
+			q.Header.Set("Content-Type", tc.kind)
+			q.Header.Set("Sec-Fetch-Site", tc.site)
+			w := httptest.NewRecorder()
+			s.Guarded(guarded).ServeHTTP(w, q)
+			if w.Code != tc.status || !strings.Contains(w.Body.String(), tc.says) {
+				t.Errorf("status %d, %s", w.Code, w.Body)
+			}
+		})
+	}
+	slices.Sort(asked)
+	if !slices.Equal(asked, []string{"bad", "pods"}) {
+		t.Errorf("planned %q", asked)
+	}
+}
+
+func TestOnePreviewAtATime(t *testing.T) {
+	s := service(newTown())
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	s.Preview = func(context.Context, []byte) ([]byte, error) {
+		close(begun)
+		<-goOn
+		return nil, nil
+	}
+	preview := func() int {
+		q := httptest.NewRequest("POST", "http://localhost/preview", strings.NewReader("pods"))
+		q.Header.Set("Content-Type", "application/yaml")
+		w := httptest.NewRecorder()
+		s.Open().ServeHTTP(w, q)
+		return w.Code
+	}
+	first := make(chan int)
+	go func() { first <- preview() }()
+	<-begun
+	if code := preview(); code != http.StatusTooManyRequests {
+		t.Errorf("a second preview is answered with %d", code)
+	}
+	close(goOn)
+	if code := <-first; code != 200 {
+		t.Errorf("the first is answered with %d", code)
 	}
 }

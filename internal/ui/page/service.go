@@ -43,13 +43,16 @@ type Deps struct {
 	Verdicts *board.Board
 	Metrics  *telemetry.Metrics
 	Leading  func() bool // whether this replica acts
+	// Preview plans for pods of manifests and answers with JSON; nil for a page without.
+	Preview func(ctx context.Context, manifests []byte) ([]byte, error)
 }
 
 // A Service draws pictures while it has viewers.
 type Service struct {
 	Deps
-	pace    time.Duration // everyPicture; less in tests that serve for real
-	painter painter
+	pace       time.Duration // everyPicture; less in tests that serve for real
+	painter    painter
+	previewing sync.Mutex // one preview at a time
 
 	mu      sync.Mutex
 	older   series // of an earlier process, until the loop takes it over

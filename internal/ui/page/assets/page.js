@@ -123,6 +123,41 @@ function age(at) {
 const ahead = (at) => (new Date(at) - Date.now() - skew > 0 ? "until " + new Date(at).toLocaleTimeString() : "");
 const several = (names, count) => names.join(", ") + (count > names.length ? " and " + (count - names.length) + " more" : "");
 
+// ---- what pods that are not there yet would lead to ----
+
+byId("preview").querySelector("form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const shown = byId("plan");
+  shown.replaceChildren(make("p", "small", "planning …"));
+  const headers = { "Content-Type": "application/yaml" };
+  if (token) headers.Authorization = "Bearer " + token;
+  try {
+    const answer = await fetch("preview", { method: "POST", body: byId("manifests").value, headers, cache: "no-store", credentials: "omit" });
+    const text = await answer.text();
+    shown.replaceChildren(...(answer.ok ? planned(JSON.parse(text)) : text.trim().split("\n").map((line) => make("p", "notice", line))));
+  } catch (problem) {
+    shown.replaceChildren(make("p", "notice", "not connected: " + problem.message));
+  }
+});
+
+// planned says in words what a plan has.
+function planned(plan) {
+  const alike = new Map();
+  for (const c of plan.claims) {
+    const key = [c.type, c.zone, c.capacityType, c.pool].join();
+    const same = alike.get(key) || { ...c, count: 0, pods: 0, perHour: 0 };
+    alike.set(key, { ...same, count: same.count + 1, pods: same.pods + c.pods.length, perHour: same.perHour + c.pricePerHour });
+  }
+  let head = plan.claims.length ? plural(plan.claims.length, "new node") + " for " + money(plan.pricePerHour, 4) + " an hour" : "No new node";
+  if (plan.claims.length && !plan.unschedulable.length) head += ", at most " + (100 * plan.gap).toFixed(2) + " % above the lowest possible price";
+  const list = make("ul");
+  const line = (text) => list.append(make("li", "", text));
+  for (const c of alike.values()) line(c.count + " × " + c.type + " in " + c.zone + ", " + c.capacityType + ", NodePool " + c.pool + ", for " + plural(c.pods, "pod") + ": " + money(c.perHour, 4) + " an hour");
+  for (const n of plan.existing) line(plural(n.pods.length, "pod") + " on node " + n.node);
+  for (const p of plan.unschedulable) line(p.pod + " has no place: " + p.reasons.join("; "));
+  return [make("p", plan.unschedulable.length ? "notice" : "", head + (plan.unschedulable.length ? "; " + plural(plan.unschedulable.length, "pod") + " without a place" : "") + "."), list];
+}
+
 // ---- drawing, once for each frame of the screen at most ----
 
 const stale = { nodes: false, lists: false, asked: false };

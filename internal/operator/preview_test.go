@@ -1,0 +1,42 @@
+package operator
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/catalog"
+	"karpenter.sh/karpenter/internal/testing/fakecloud"
+	"karpenter.sh/karpenter/internal/testing/sim"
+)
+
+func TestThePreviewNeedsPoolsThatMayOpenNodes(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: i}]}\n"
+	ready := []metav1.Condition{{Type: v1.ConditionTypeReady, Status: metav1.ConditionTrue}}
+	p := someParts(t)
+	machines, err := fakecloud.New(fakecloud.Options{Catalog: sim.Shop})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.catalogs = catalog.New(machines)
+	static := sim.Pool("static")
+	static.Status.Conditions = ready
+	static.Spec.Replicas = new(int64(1))
+	p.store.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, static); cluster.Pools.Put(d, sim.Pool("unready")) })
+	if _, err := p.preview(t.Context(), []byte(pod)); err == nil || !strings.Contains(err.Error(), "no NodePool may open nodes") {
+		t.Errorf("with a static pool and one that is not ready: %v", err)
+	}
+	p.store.Update(func(d *cluster.Draft) { d.Synced(false) })
+	if _, err := p.preview(t.Context(), []byte(pod)); err == nil || !strings.Contains(err.Error(), "still reading the cluster") {
+		t.Errorf("before the cluster is read: %v", err)
+	}
+	pool := sim.Pool("default")
+	pool.Status.Conditions = ready
+	p.store.Update(func(d *cluster.Draft) { d.Synced(true); cluster.Pools.Put(d, pool) })
+	if answer, err := p.preview(t.Context(), []byte(pod)); err != nil || !strings.Contains(string(answer), `"pods":["default/web"]`) {
+		t.Errorf("with a pool: %s, %v", answer, err)
+	}
+}
