@@ -110,7 +110,18 @@ func (b *tab) run(what string, actions ...chromedp.Action) {
 // until waits until an expression of the page is true.
 func (b *tab) until(expression string) {
 	b.t.Helper()
-	b.run("wait for "+expression, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(patience)))
+	for {
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		err := chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(patience)))
+		cancel()
+		if err == nil {
+			return
+		}
+		// On a busy machine the page that was there before may be asked while the one that was opened takes its place.
+		if !strings.Contains(err.Error(), "Cannot find context") {
+			b.t.Fatalf("wait for %s: %v", expression, err)
+		}
+	}
 }
 
 // is returns what an expression is.
