@@ -162,7 +162,7 @@ func (m *Model) nothing() string {
 	case m.section == ofSteps:
 		return "No step is under way or waits for approval. Those that wait for their second look are shown by the controller's page."
 	case m.section == ofHeld:
-		return "Nobody holds nodes back."
+		return "No node is held back."
 	}
 	return "No pod waits for a node."
 }

@@ -271,7 +271,7 @@ function totals() {
     return pair;
   }));
   const top = world.held[0];
-  put(byId("savings"), (h.target && h.perHour > least ? "Moving every pod that may move would save " + money(24 * (h.perHour - least)) + " a day. " : "") + (top ? "Most is held back by " + top.by + ": " + (top.saves ? money(top.perDay) + " a day not saved." : plural(top.count, "node") + " for " + money(top.perDay) + " a day.") : h.nodes ? "Nobody holds anything back." : "") + " List prices: Savings Plans, reserved instances and discounts are left out.");
+  put(byId("savings"), (h.target && h.perHour > least ? "Moving every pod that may move would save " + money(24 * (h.perHour - least)) + " a day. " : "") + (top ? "Most is held back by " + top.by + ": " + (top.saves ? money(top.perDay) + " a day not saved." : plural(top.count, "node") + " for " + money(top.perDay) + " a day.") : h.nodes ? "Nothing is held back." : "") + " List prices: Savings Plans, reserved instances and discounts are left out.");
 }
 
 function lists() {
@@ -279,7 +279,7 @@ function lists() {
   wrong();
   now();
   put(byId("held-title"), "Held back" + (world.held.length ? " (" + world.held.length + ")" : ""));
-  list("held", world.held.map((x) => entry({ title: x.by, amount: x.saves ? money(x.perDay) + " a day not saved" : plural(x.count, "node") + " for " + money(x.perDay) + " a day", lines: [x.why], nodes: x.nodes, more: x.count - x.nodes.length })), "Nobody holds anything back.");
+  list("held", world.held.map((x) => entry({ title: x.by, amount: x.saves ? money(x.perDay) + " a day not saved" : plural(x.count, "node") + " for " + money(x.perDay) + " a day", lines: [x.why], nodes: x.nodes, more: x.count - x.nodes.length })), "Nothing is held back.");
   list("pools", world.head.pools.map((p) => {
     const li = entry({ title: "", amount: money(p.perHour) + "/h", lines: [plural(p.nodes, "node"), p.notReady, p.paused] });
     li.querySelector("b").append(link({ filter: p.name, node: "" }, p.name));
