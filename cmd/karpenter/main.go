@@ -98,6 +98,7 @@ func controller(ctx context.Context, args []string) error {
 	}
 	return operator.Run(ctx, operator.Options{
 		REST: kube, Settings: core, NodeClasses: p.nodeClasses, Version: version.Number(), Commit: version.Commit(),
+		Preview: cli.Preview,
 		Cloud: func(ctx context.Context, in operator.CloudInput) (*operator.Cloud, error) {
 			return p.open(ctx, core, in)
 		},

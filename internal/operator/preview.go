@@ -8,16 +8,29 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/ui/cli"
 )
 
-// preview plans, for the page, for pods of manifests in the cluster as it is.
-func (p *parts) preview(ctx context.Context, manifests []byte) ([]byte, error) {
+// preview returns what plans, for the page, for pods of manifests in the cluster as it is; nil if there is no planner.
+func (p *parts) preview(plan func(context.Context, []byte, engine.Question) ([]byte, error)) func(context.Context, []byte) ([]byte, error) {
+	if plan == nil {
+		return nil
+	}
+	return func(ctx context.Context, manifests []byte) ([]byte, error) {
+		in, err := p.present(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return plan(ctx, manifests, in)
+	}
+}
+
+// present is the question about the cluster as it is, without pods.
+func (p *parts) present(ctx context.Context) (in engine.Question, err error) {
 	snap := p.store.Snapshot()
 	if !snap.Synced() {
-		return nil, errors.New("the controller is still reading the cluster; try again in some seconds")
+		return in, errors.New("the controller is still reading the cluster; try again in some seconds")
 	}
-	in := engine.Question{Snap: snap, Settings: p.settings.engine(), Now: time.Now()}
+	in = engine.Question{Snap: snap, Settings: p.settings.engine(), Now: time.Now()}
 	known, notReady := p.catalogs.Pools(ctx, snap)
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		if pool := known[name]; !notReady[name] && !pool.Pool.IsStatic() {
@@ -25,10 +38,10 @@ func (p *parts) preview(ctx context.Context, manifests []byte) ([]byte, error) {
 		}
 	}
 	if len(in.Pools) == 0 {
-		return nil, errors.New("no NodePool may open nodes: there is none, or none is ready")
+		return in, errors.New("no NodePool may open nodes: there is none, or none is ready")
 	}
 	if books := p.catalogs.Commitments(ctx, snap, in.Now); books != nil {
 		in.Commitments = books.Certain
 	}
-	return cli.Preview(ctx, manifests, in)
+	return in, nil
 }

@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,12 +11,18 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/control/catalog"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/testing/fakecloud"
 	"karpenter.sh/karpenter/internal/testing/sim"
 )
 
 func TestThePreviewNeedsPoolsThatMayOpenNodes(t *testing.T) {
-	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: i}]}\n"
+	preview := func(p *parts) (string, error) {
+		answer, err := p.preview(func(_ context.Context, manifests []byte, in engine.Question) ([]byte, error) {
+			return fmt.Appendf(nil, "%s on %s", manifests, in.Pools[0].Pool.Name), nil
+		})(t.Context(), []byte("pods"))
+		return string(answer), err
+	}
 	ready := []metav1.Condition{{Type: v1.ConditionTypeReady, Status: metav1.ConditionTrue}}
 	p := someParts(t)
 	machines, err := fakecloud.New(fakecloud.Options{Catalog: sim.Shop})
@@ -26,17 +34,20 @@ func TestThePreviewNeedsPoolsThatMayOpenNodes(t *testing.T) {
 	static.Status.Conditions = ready
 	static.Spec.Replicas = new(int64(1))
 	p.store.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, static); cluster.Pools.Put(d, sim.Pool("unready")) })
-	if _, err := p.preview(t.Context(), []byte(pod)); err == nil || !strings.Contains(err.Error(), "no NodePool may open nodes") {
+	if _, err := preview(p); err == nil || !strings.Contains(err.Error(), "no NodePool may open nodes") {
 		t.Errorf("with a static pool and one that is not ready: %v", err)
 	}
 	p.store.Update(func(d *cluster.Draft) { d.Synced(false) })
-	if _, err := p.preview(t.Context(), []byte(pod)); err == nil || !strings.Contains(err.Error(), "still reading the cluster") {
+	if _, err := preview(p); err == nil || !strings.Contains(err.Error(), "still reading the cluster") {
 		t.Errorf("before the cluster is read: %v", err)
 	}
 	pool := sim.Pool("default")
 	pool.Status.Conditions = ready
 	p.store.Update(func(d *cluster.Draft) { d.Synced(true); cluster.Pools.Put(d, pool) })
-	if answer, err := p.preview(t.Context(), []byte(pod)); err != nil || !strings.Contains(string(answer), `"pods":["default/web"]`) {
+	if answer, err := preview(p); err != nil || answer != "pods on default" {
 		t.Errorf("with a pool: %s, %v", answer, err)
+	}
+	if p.preview(nil) != nil {
+		t.Error("without a planner there is a preview")
 	}
 }

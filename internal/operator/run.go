@@ -79,6 +79,9 @@ type Options struct {
 	Started func(Addresses)
 	// Host, if set, is the program that this one runs inside of.
 	Host *Host
+	// Preview, if set, plans on the page for pods of manifests, and answers with JSON. The question holds the cluster, its pools and the
+	// settings.
+	Preview func(ctx context.Context, manifests []byte, in engine.Question) ([]byte, error)
 }
 
 // A Host is a program that elects the leader and listens for the core that runs inside of it.
@@ -214,7 +217,7 @@ func Run(ctx context.Context, o Options) error {
 		s.Serve.MetricsPort, s.Serve.HealthProbePort = 0, 0
 	}
 	shown := page.New(page.Deps{Store: store, Catalogs: catalogs, Journal: p.journal, Verdicts: p.verdicts,
-		Metrics: metrics, Leading: leading.Load, Preview: p.preview})
+		Metrics: metrics, Leading: leading.Load, Preview: p.preview(o.Preview)})
 	scraped := guarded(s, clients, metricsHandler(s.registry(registered), observer, p.journal, p.desk, p.learner, s.Serve.EnableProfiling))
 	probes := checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}
 	if o.Host != nil {

@@ -21,6 +21,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws"
 	"karpenter.sh/karpenter/internal/kit/setting"
 	"karpenter.sh/karpenter/internal/operator"
+	"karpenter.sh/karpenter/internal/ui/cli"
 	"karpenter.sh/karpenter/local/runtime"
 )
 
@@ -58,6 +59,7 @@ func Main(args []string) error {
 		},
 		NodeClasses: operator.NodeClasses{Group: awsv1.Group, Label: awsv1.LabelNodeClass, AddToScheme: awsv1.AddToScheme},
 		Version:     version,
+		Preview:     cli.Preview,
 	})
 }
 

@@ -186,7 +186,7 @@ func (s *Service) preview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.Preview == nil {
-		http.NotFound(w, r)
+		http.Error(w, "this controller plans for no manifests; karpenter plan --kubeconfig FILE -f FILE does", http.StatusNotImplemented)
 		return
 	}
 	manifests, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostManifests))

@@ -694,6 +694,13 @@ func TestAPreviewIsPlannedForWhomTheGuardLetsThrough(t *testing.T) {
 			}
 		})
 	}
+	s.Preview = nil
+	q := httptest.NewRequest("POST", "http://localhost/preview", strings.NewReader("pods"))
+	q.Header.Set("Content-Type", "application/yaml")
+	w := httptest.NewRecorder()
+	if s.Open().ServeHTTP(w, q); w.Code != http.StatusNotImplemented {
+		t.Errorf("without a planner: status %d, %s", w.Code, w.Body)
+	}
 	slices.Sort(asked)
 	if !slices.Equal(asked, []string{"bad", "pods"}) {
 		t.Errorf("planned %q", asked)
