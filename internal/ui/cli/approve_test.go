@@ -47,7 +47,7 @@ func TestDecide(t *testing.T) {
 			if got.Spec.Decision != v.decision || got.Spec.Note != "go on" || !approval.Genuine(&got) || out.String() != open+": "+string(v.decision)+"\n" {
 				t.Errorf("spec = %+v, said %q", got.Spec, out.String())
 			}
-			for plan, want := range map[string]string{done: "wait any more: Expired nobody approved it in time", "none": "not found; without a name those that wait are listed"} {
+			for plan, want := range map[string]string{done: "wait any more: Expired it was not approved in time", "none": "not found; without a name those that wait are listed"} {
 				if err := v.write(t.Context(), &out, c, plan, ""); err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s: error = %v, want %q", plan, err, want)
 				}
