@@ -15,8 +15,8 @@ const (
 	reorderPods    = 16               // the most pods for which other orders are tried
 	reorderClasses = 360              // the most orders of classes: all of up to five
 	reorderZones   = 6                // the most orders of zones: all of up to three
-	reorderWork    = work.Second / 50 // what they may cost together
-	reorderVain    = 100              // the most orders in a row that bring nothing
+	reorderWork    = work.Second / 25 // what they may cost together
+	reorderVain    = 200              // the most orders in a row that bring nothing
 	stride         = 1009             // a prime that divides no number of preferences
 )
 
@@ -27,7 +27,7 @@ func reorder(p *problem.Problem, at *solve.Placement, r *problem.Result) (best *
 	for i := range p.Classes {
 		pods += p.Classes[i].Count
 	}
-	proven := len(r.Placed) == 0 && r.Config >= r.Cost
+	proven := len(r.Placed) == 0 && r.Config >= r.Cost && !leavesAny(r)
 	if pods > reorderPods || p.Settings.Unproven || proven {
 		return nil
 	}
@@ -36,9 +36,8 @@ func reorder(p *problem.Problem, at *solve.Placement, r *problem.Result) (best *
 		if at.Meter().Cut() || at.Meter().Spent() > end || vain == reorderVain {
 			return best
 		}
-		before, idea := r.Cost, at.Another(preference)
-		at.Take(r, idea)
-		if vain++; r.Cost < before {
+		vain++
+		if idea := at.Another(preference); at.Take(r, idea) {
 			best, vain = idea, 0
 		}
 	}

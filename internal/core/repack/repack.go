@@ -13,8 +13,19 @@ import (
 // and gives the same result for the same problem, unless the meter cuts it short.
 func Run(p *problem.Problem) *problem.Result {
 	at, r := solve.Place(p)
-	if p.Settings.FirstFit || r.Partial || !at.Movable() || len(r.Bins) == 0 {
+	if p.Settings.FirstFit || r.Partial || !at.Movable() {
 		return r
+	}
+	if len(r.Bins) == 0 { // no node can be cheaper, but in another order fewer pods may be left over
+		if !leavesAny(r) {
+			return r
+		}
+		if best := reorder(p, at, r); best != nil {
+			at = best
+		}
+		if len(r.Bins) == 0 {
+			return r
+		}
 	}
 	idea, assigned := assign(p, at)
 	at.Take(r, idea)
@@ -47,12 +58,16 @@ func Run(p *problem.Problem) *problem.Result {
 	return r
 }
 
+func leavesAny(r *problem.Result) bool {
+	return slices.ContainsFunc(r.Left, func(n int) bool { return n > 0 })
+}
+
 // improve asks the packer for a cheaper fleet, with one of so many parts of the search, and for a bound where the
 // question is the whole one. It returns nil where there is none, and how many steps too large a machine of it may
 // be for anybody.
 func (q *question) improve(r *problem.Result, part work.Units) (idea *solve.Placement, over int) {
 	o := q.options()
-	if stays := q.at.Cost(q.frozen); stays > 0 && stays < r.Cost && !slices.ContainsFunc(r.Left, func(n int) bool { return n > 0 }) {
+	if stays := q.at.Cost(q.frozen); stays > 0 && stays < r.Cost && !leavesAny(r) {
 		o = partOf(o, r.Cost-stays, r.Cost)
 	}
 	o.Least, o.Most = o.Least/part, o.Most/part

@@ -44,10 +44,10 @@ func costsOf(bins []problem.Bin, terms *problem.Terms) (costs []int64) {
 
 // Take makes a better idea the result, if it leaves fewer pods over or is cheaper. It comes with the pods of the
 // first placement; what that left over gets the room that there is now, and pods that kube-scheduler would not put
-// there get other places. The idea becomes what was made of it.
-func (at *Placement) Take(r *problem.Result, idea *Placement) {
+// there get other places. The idea becomes what was made of it. Take reports whether it is the result now.
+func (at *Placement) Take(r *problem.Result, idea *Placement) (taken bool) {
 	if idea == nil {
-		return
+		return false
 	}
 	better, left := idea.s, slices.Clone(idea.left)
 	better.fleet.census.pinned = false
@@ -62,13 +62,15 @@ func (at *Placement) Take(r *problem.Result, idea *Placement) {
 	idea.s, idea.left, idea.costs = better, left, costsOf(bins, &better.facts.p.Settings.Terms)
 	bill := billOf(better.facts.p, bins)
 	fewer := sum(left) < sum(r.Left)
-	if fewer || within(left, r.Left) && bill.cost < r.Cost { // a lower price leaves no other pods over
-		if fewer {
-			r.Why = better.explain(left, r.Partial)
-		}
-		r.Bins, r.Placed, r.Left = bins, better.fleet.bins.placed, left
-		charge(r, bill)
+	if !fewer && (!within(left, r.Left) || bill.cost >= r.Cost) { // a lower price leaves no other pods over
+		return false
 	}
+	if fewer {
+		r.Why = better.explain(left, r.Partial)
+	}
+	r.Bins, r.Placed, r.Left = bins, better.fleet.bins.placed, left
+	charge(r, bill)
+	return true
 }
 
 // Movable reports whether new nodes could be others: finishing gave no pods back.
