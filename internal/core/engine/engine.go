@@ -107,6 +107,9 @@ func (e *Engine) compiled(q *Question, in compile.Input) *compile.Compiled {
 	return compiled
 }
 
+// Problem is what Plan would compile a question to. Tests of the packages that answer problems ask for it.
+func (e *Engine) Problem(q Question) *problem.Problem { return e.compile(q).Problem }
+
 func (e *Engine) input(q *Question) compile.Input {
 	return compile.Input{
 		Snap: q.Snap, Pools: q.Pools, Pods: q.Pods, Gone: q.Gone, Closed: q.Closed, Kept: q.Kept, LeftOut: q.LeftOut,

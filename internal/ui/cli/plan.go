@@ -163,6 +163,7 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 	began := time.Now()
 	answer := bestPlan(input, func(in engine.Question) *engine.Plan { return p.planner().Plan(in) })
 	r := newReport(answer, time.Since(began).Seconds())
+	r.beside = input.Snap.NodeCount() > 0
 	r.explainSpot(&input)
 	if p.foreign() {
 		r.PricesOf = p.source.Region

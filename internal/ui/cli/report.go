@@ -34,6 +34,8 @@ type report struct {
 	Commitments []commitmentUse `json:"commitments,omitempty"`
 	Seconds     float64         `json:"seconds"`
 	PricesOf    string          `json:"pricesOf,omitempty"` // another region, whose prices stand for those of the plan's
+
+	beside bool // there are nodes that pods could go to: the bound is about the other pods
 }
 
 type claimReport struct {
@@ -205,7 +207,7 @@ func (r *report) table(w io.Writer) error {
 		return err
 	}
 	fleet := "no fleet"
-	if len(r.Existing) > 0 {
+	if r.beside {
 		fleet = "no fleet for the pods that existing nodes do not take"
 	}
 	_, err := fmt.Fprintf(w, "%s, $%.4f an hour%s; $%.4f with what a node and a short spot list are reckoned to cost, "+

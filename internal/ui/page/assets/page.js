@@ -149,7 +149,7 @@ function planned(plan) {
     alike.set(key, { ...same, count: same.count + 1, pods: same.pods + c.pods.length, perHour: same.perHour + c.pricePerHour });
   }
   let head = plan.claims.length ? plural(plan.claims.length, "new node") + " for " + money(plan.pricePerHour, 4) + " an hour" : "No new node";
-  if (plan.claims.length && !plan.unschedulable.length) head += ", at most " + (100 * plan.gap).toFixed(2) + " % above the lowest possible price";
+  if (plan.claims.length && !plan.unschedulable.length) head += ", at most " + (100 * plan.gap).toFixed(2) + " % above the lowest possible price of new nodes for these pods";
   const list = make("ul");
   const line = (text) => list.append(make("li", "", text));
   for (const c of alike.values()) line(c.count + " × " + c.type + " in " + c.zone + ", " + c.capacityType + ", NodePool " + c.pool + ", for " + plural(c.pods, "pod") + ": " + money(c.perHour, 4) + " an hour");

@@ -1,0 +1,43 @@
+package solve_test
+
+import (
+	"testing"
+
+	"karpenter.sh/karpenter/internal/core/problem"
+	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/testing/problems"
+)
+
+// In every scenario the first placement and placements in other orders keep all rules, and each refused pod has a reason.
+func TestPlacementsKeepTheRules(t *testing.T) {
+	problems.Each(t, "../../..", func(t *testing.T, compile func() *problem.Problem) {
+		p := compile()
+		at, r := solve.Place(p)
+		check := func(what string) {
+			t.Helper()
+			if err := solve.Check(p, r); err != nil && !at.Arrives() {
+				t.Errorf("%s: %v", what, err) // Check does not know in which order pods of daemons come that spreads count
+			}
+			for class, n := range r.Left {
+				if n > 0 && len(r.Why[class]) == 0 && !r.Partial {
+					t.Errorf("%s: %d pods of class %d are refused without a reason", what, n, class)
+				}
+			}
+		}
+		check("the first placement")
+		if !at.Movable() {
+			return
+		}
+		backwards := make([]int32, len(p.Classes))
+		for i := range backwards {
+			backwards[i] = int32(len(backwards) - 1 - i)
+		}
+		for _, size := range []solve.Size{solve.Usual, solve.Cheapest, solve.Roomiest} {
+			cost := r.Cost
+			if at.Take(r, at.Another(solve.Preference{Classes: backwards, Size: size})) && len(r.Left) == 0 && r.Cost >= cost {
+				t.Errorf("a placement is taken that costs %d instead of %d", r.Cost, cost)
+			}
+			check("another order")
+		}
+	})
+}
