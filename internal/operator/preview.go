@@ -10,7 +10,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// preview returns what plans, for the page, for pods of manifests in the cluster as it is; nil if there is no planner.
+// preview returns what plans, for the page, for pods of manifests in the present cluster; nil if there is no planner.
 func (p *parts) preview(plan func(context.Context, []byte, engine.Question) ([]byte, error)) func(context.Context, []byte) ([]byte, error) {
 	if plan == nil {
 		return nil
@@ -24,7 +24,7 @@ func (p *parts) preview(plan func(context.Context, []byte, engine.Question) ([]b
 	}
 }
 
-// present is the question about the cluster as it is, without pods.
+// present is the question about the present cluster, without pods.
 func (p *parts) present(ctx context.Context) (in engine.Question, err error) {
 	snap := p.store.Snapshot()
 	if !snap.Synced() {

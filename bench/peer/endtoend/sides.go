@@ -133,8 +133,8 @@ func (c *cluster) make(ctx context.Context, o client.Object) error {
 	})
 }
 
-// startOurs has a program of ours take over from the controller that the local cluster installed, which may carry Kubernetes in its
-// memory, with the environment and the rights of its pod.
+// startOurs starts this project's program in the place of the controller that the local cluster installed, which may carry
+// Kubernetes in its memory, with the environment and the rights of its pod.
 func (c *cluster) startOurs(ctx context.Context) error {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": "karpenter"}); err != nil {
@@ -163,7 +163,8 @@ func (c *cluster) startOurs(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.run(program, append(own(strings.Split(string(environment), "\x00")), "KUBECONFIG="+c.file("measured"), "SCARCE="+c.file("scarce"),
+	return c.run(program, append(own(strings.Split(string(environment), "\x00")),
+		"KUBECONFIG="+c.file("measured"), "SCARCE="+c.file("scarce"),
 		"METRICS_PORT=18180", "HEALTH_PROBE_PORT=18181", "WEBHOOK_PORT=18182", "WEBHOOK_URL=https://127.0.0.1:18182"), args...)
 }
 

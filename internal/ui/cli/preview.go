@@ -61,7 +61,8 @@ func previewPods(ctx context.Context, manifests []byte, snap *cluster.Snapshot) 
 	}
 	switch {
 	case len(o.pods) > mostPreviewPods:
-		return nil, fmt.Errorf("these are %d pods, and at most %d can be planned here; karpenter plan takes more", len(o.pods), mostPreviewPods)
+		return nil, fmt.Errorf("these are %d pods, and at most %d can be planned here; karpenter plan takes more", len(o.pods),
+			mostPreviewPods)
 	case len(o.pods) == 0:
 		return nil, errors.New("there is no pod in it: paste Pods, Deployments, StatefulSets, Jobs or CronJobs")
 	}

@@ -43,5 +43,6 @@ func assumption(workloads []string) string {
 	if len(workloads) == 0 {
 		return ""
 	}
-	return firstFew(workloads) + ": containers without a CPU or memory request count as 100m and 200Mi when a new node is sized; set requests"
+	return firstFew(workloads) +
+		": containers without a CPU or memory request count as 100m and 200Mi when a new node is sized; set requests"
 }

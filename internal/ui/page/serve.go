@@ -3,6 +3,7 @@ package page
 import (
 	"compress/gzip"
 	"embed"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -189,16 +190,21 @@ func (s *Service) preview(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this controller plans for no manifests; karpenter plan --kubeconfig FILE -f FILE does", http.StatusNotImplemented)
 		return
 	}
-	manifests, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostManifests))
-	if err != nil {
-		http.Error(w, fmt.Sprintf("the manifests are longer than %d KiB; paste fewer", mostManifests>>10), http.StatusRequestEntityTooLarge)
-		return
-	}
 	if !s.previewing.TryLock() {
 		http.Error(w, "another preview is being planned; try again in some seconds", http.StatusTooManyRequests)
 		return
 	}
 	defer s.previewing.Unlock()
+	// A viewer who sends slowly keeps others from it no longer than one who reads slowly. Recorders of tests have no deadlines.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(viewerTime))
+	manifests, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostManifests))
+	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
+		http.Error(w, fmt.Sprintf("the manifests are longer than %d KiB; paste fewer", mostManifests>>10), http.StatusRequestEntityTooLarge)
+		return
+	} else if err != nil {
+		http.Error(w, "the manifests did not arrive: "+err.Error(), http.StatusBadRequest)
+		return
+	}
 	report, err := s.Preview(r.Context(), manifests)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)

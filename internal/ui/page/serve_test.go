@@ -707,6 +707,49 @@ func TestAPreviewIsPlannedForWhomTheGuardLetsThrough(t *testing.T) {
 	}
 }
 
+// A viewer who sends the manifests slowly does not keep the preview from others for long.
+func TestAPreviewWaitsForItsManifestsNoLongerThanForAReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := service(newTown())
+		s.Preview = func(context.Context, []byte) ([]byte, error) { return []byte("{}"), nil }
+		here, there := net.Pipe()
+		server := &http.Server{Handler: s.Open()}
+		done := make(chan struct{})
+		go func() { defer close(done); _ = server.Serve(&oneConnection{conn: there, closed: make(chan struct{})}) }()
+		go fmt.Fprint(here, "POST /preview HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/yaml\r\nContent-Length: 10\r\n\r\nslow")
+		begin := time.Now()
+		answer, err := http.ReadResponse(bufio.NewReader(here), nil)
+		if err != nil || answer.StatusCode != http.StatusBadRequest || time.Since(begin) != viewerTime {
+			t.Errorf("after %v: %v, %v", time.Since(begin), answer, err)
+		}
+		if !s.previewing.TryLock() {
+			t.Error("the preview is still taken")
+		}
+		here.Close()
+		server.Close()
+		<-done
+	})
+}
+
+// oneConnection is a listener to which one client has connected.
+type oneConnection struct {
+	conn   net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *oneConnection) Accept() (net.Conn, error) {
+	if c := l.conn; c != nil {
+		l.conn = nil
+		return c, nil
+	}
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+func (l *oneConnection) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *oneConnection) Addr() net.Addr { return &net.TCPAddr{} }
+
 func TestOnePreviewAtATime(t *testing.T) {
 	s := service(newTown())
 	begun, goOn := make(chan struct{}), make(chan struct{})
