@@ -450,7 +450,7 @@ func incomplete(n *corev1.Node) bool {
 	return n.Spec.ProviderID == "" || !initialized && !typed
 }
 
-// setBound replaces the pods of a node.
+// setBound replaces the pods of a node, and brings its row up to date: with these pods and with the count of its visits (see rows.go).
 func (m *machines) setBound(node string, pods []*Pod) {
 	if len(pods) == 0 {
 		delete(m.bound, node)

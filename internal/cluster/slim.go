@@ -32,7 +32,8 @@ func slimNode(share *dedup.Table, old, n *corev1.Node) *corev1.Node {
 	return out
 }
 
-// slimClaim is slimNode for a claim, of which everything is read.
+// slimClaim returns a claim without managed fields, whose texts and lists are shared with equal ones of other objects. It keeps all
+// other fields, since all are read. Maps that are as in old are taken from there.
 func slimClaim(share *dedup.Table, old, c *v1.NodeClaim) *v1.NodeClaim {
 	if old == nil {
 		old = &v1.NodeClaim{}

@@ -3,7 +3,6 @@ package scenario
 import (
 	"cmp"
 	"encoding/json"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -285,7 +284,7 @@ func (w *writer) putMachine(kind, name string, o any, going bool, edit func(map[
 
 func (w *writer) csiNode(name string, limits map[string]int) bool {
 	drivers := []any{}
-	for _, driver := range slices.Sorted(keys(limits)) {
+	for _, driver := range slices.Sorted(maps.Keys(limits)) {
 		d := map[string]any{"name": driver, "nodeID": name}
 		if limits[driver] >= 0 {
 			d["allocatable"] = map[string]any{"count": limits[driver]}
@@ -293,16 +292,6 @@ func (w *writer) csiNode(name string, limits map[string]int) bool {
 		drivers = append(drivers, d)
 	}
 	return w.line(map[string]any{"kind": "CSINode", "metadata": map[string]any{"name": name}, "spec": map[string]any{"drivers": drivers}})
-}
-
-func keys[V any](m map[string]V) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // target is what a machine is called where a pod has a place on it: by its claim.

@@ -60,7 +60,7 @@ func (l *Loop) find(ctx context.Context, w *disrupt.World, broken *bug.Panic) *d
 		return bug.Panics(func() { out, l.memory = disrupt.Propose(w, l.memory.Afresh()) })
 	}
 	enough := bug.Patience(ctx)
-	all := machines(w)
+	all := candidates(w)
 	nodes, unknown := bug.Culprits(all, func(some []*cluster.Node) bool { return fails(withNodes(w, all, some)) }, enough)
 	if len(nodes)+len(unknown) < len(all) {
 		l.leaveNodes(ctx, nodes, w.Now, broken)
@@ -77,8 +77,8 @@ func (l *Loop) find(ctx context.Context, w *disrupt.World, broken *bug.Panic) *d
 	return out
 }
 
-// machines are the nodes that may be candidates.
-func machines(w *disrupt.World) []*cluster.Node {
+// candidates are the nodes that the planner may look at.
+func candidates(w *disrupt.World) []*cluster.Node {
 	var out []*cluster.Node
 	for n := range w.Snap.Nodes() {
 		if n.Claim != nil && !w.Busy[n.Claim.UID] {

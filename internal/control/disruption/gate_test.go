@@ -96,7 +96,7 @@ func TestTheGate(t *testing.T) {
 		"somebody approved fewer pods": {"", func(g *gate) {
 			g.instead(func(s *v1alpha1.DisruptionStep) { s.Evictions = s.Evictions[:2] }, "")
 			g.yes()
-		}, superseded, "pods would move now of which it does not speak"},
+		}, superseded, "other pods would move now than it names"},
 		"it was carried out":                      {"", func(g *gate) { g.yes(); g.phase(v1alpha1.DisruptionCarriedOut) }, begun + " before", ""},
 		"it was superseded":                       {"", func(g *gate) { g.yes(); g.phase(v1alpha1.DisruptionSuperseded) }, superseded, ""},
 		"it has expired":                          {"", func(g *gate) { g.yes(); g.phase(v1alpha1.DisruptionExpired) }, v1alpha1.DisruptionExpired, ""},

@@ -46,7 +46,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn tells everyone of whom there is news. What fails is tried again in the next turn.
+// turn writes the conditions that changed. What fails is tried again in the next turn.
 func (l *Loop) turn(ctx context.Context, now time.Time) error {
 	snap := l.store.Snapshot()
 	if !snap.Synced() {

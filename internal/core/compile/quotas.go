@@ -51,7 +51,8 @@ func asksMinValues(p *v1.NodePool, key string) bool {
 	})
 }
 
-// partOf returns the copy of a pool that allows one value of a label, always the same one.
+// partOf returns the copy of a pool that allows one value of a label. It is made once, so that equal pools have
+// one pointer.
 func (m *Memory) partOf(k partKey) *v1.NodePool {
 	if part := m.parts[k]; part != nil {
 		return part

@@ -35,7 +35,7 @@ type Loss struct {
 func nano(amount int64) int64 { return (amount + hour/2) / hour }
 
 // Bills yields the bill of each machine and hour from one second to another, both at whole hours. Machines come in the order in which they
-// were first charged, and hours ascend; what was unused comes last. Parts must not be kept.
+// were first charged, and hours ascend; what was unused comes last.
 func (b *Book) Bills(from, to int64, yield func(*Bill)) {
 	c := b.coverings(from, to)
 	b.each(from, to, func(machine int32, h int32, cells []cell, amounts []int64) {

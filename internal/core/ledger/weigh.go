@@ -55,10 +55,11 @@ type Rates struct {
 	Cores, GiBs, Accelerators float64
 }
 
-// RatesOf splits the price of a machine with some capacity: price = Cores × Core + GiBs × GiB + Accelerators × Accelerator.
-func RatesOf(capacity corev1.ResourceList, price, list cloud.NanoUSD) Rates {
+// RatesOf splits the price of a machine with some capacity, for metrics of nodes: price = Cores × Core + GiBs × GiB + Accelerators ×
+// Accelerator. Its price on demand says what its accelerators are worth.
+func RatesOf(capacity corev1.ResourceList, price, onDemand cloud.NanoUSD) Rates {
 	s := sizeOf(capacity)
-	one := s.accelerator(list)
+	one := s.accelerator(onDemand)
 	r := Rates{Cores: float64(s.milli) / 1000, GiBs: float64(s.bytes) / (1 << 30), Accelerators: float64(s.accelerators)}
 	whole := r.Cores*milliCore*1000 + r.GiBs*gibibyte + r.Accelerators*float64(one)
 	if whole == 0 {

@@ -79,7 +79,7 @@ func (n Needs) AllowValue(key, value string) bool {
 	return !said || s.Has(value)
 }
 
-// HasMinValues reports whether any requirement asks for flexibility.
+// HasMinValues reports whether any requirement has minValues.
 func (n Needs) HasMinValues() bool {
 	for _, s := range n {
 		if s.Min > 0 {

@@ -1,6 +1,7 @@
 package solve_test
 
 import (
+	"slices"
 	"testing"
 
 	"karpenter.sh/karpenter/internal/core/problem"
@@ -33,9 +34,10 @@ func TestPlacementsKeepTheRules(t *testing.T) {
 			backwards[i] = int32(len(backwards) - 1 - i)
 		}
 		for _, size := range []solve.Size{solve.Usual, solve.Cheapest, solve.Roomiest} {
-			cost := r.Cost
-			if at.Take(r, at.Another(solve.Preference{Classes: backwards, Size: size})) && len(r.Left) == 0 && r.Cost >= cost {
-				t.Errorf("a placement is taken that costs %d instead of %d", r.Cost, cost)
+			cost, left := r.Cost, slices.Clone(r.Left)
+			taken := at.Take(r, at.Another(solve.Preference{Classes: backwards, Size: size}))
+			if taken && slices.Equal(left, r.Left) && r.Cost >= cost || !taken && (r.Cost != cost || !slices.Equal(left, r.Left)) {
+				t.Errorf("taken: %v; it costs %d after %d and leaves %v after %v", taken, r.Cost, cost, r.Left, left)
 			}
 			check("another order")
 		}

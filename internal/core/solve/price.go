@@ -86,7 +86,8 @@ func hasRare(room quantity.Vec) bool {
 	return slices.ContainsFunc(room[quantity.Pods+1:], func(x int64) bool { return x > 0 })
 }
 
-// cheapestFilled returns, of the lists with at least as much CPU and memory as room, the one with the lowest floor price; nil for none.
+// cheapestFilled returns the list by which a new node with so much room in use would be bought: of those whose types all have as much
+// CPU and memory, the one with the lowest floor price; nil for none.
 func cheapestFilled(lists []shape.List, room quantity.Vec) *shape.List {
 	var best *shape.List
 	for i := range lists {

@@ -96,9 +96,9 @@ func within(left, before []int) bool {
 	return true
 }
 
-func sum(left []int) int {
+func sum(counts []int) int {
 	n := 0
-	for _, k := range left {
+	for _, k := range counts {
 		n += k
 	}
 	return n

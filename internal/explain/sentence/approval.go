@@ -13,7 +13,7 @@ func Difference(d approval.Difference) string {
 		approval.Why:      "its nodes would go for another reason now",
 		approval.Nodes:    "other nodes would go now",
 		approval.Machines: "other machines would come now",
-		approval.Pods:     "pods would move now of which it does not speak",
+		approval.Pods:     "other pods would move now than it names",
 		approval.Saving:   "it would save less now",
 		approval.Ruled:    "no rule approves what would be done now",
 	}[d]

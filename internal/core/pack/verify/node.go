@@ -127,7 +127,8 @@ func (v *prover) upperBound(room []int64, classes []int, enough int64, forced, n
 	return base + v.unscale(max(v.best, v.upper))
 }
 
-// stepsAfterOne are the steps for further items when one of class k is there.
+// stepsAfterOne are the steps for further items when one of class k is there. A step that begins with the first item of k is taken then:
+// base counts it.
 func (v *prover) stepsAfterOne(k int) [][]step {
 	if v.steps == nil {
 		return nil
