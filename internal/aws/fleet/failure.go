@@ -34,7 +34,8 @@ const (
 // outCodes are what EC2 says when there is no machine to be had.
 var outCodes = []string{
 	"InsufficientInstanceCapacity", "MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "UnfulfillableCapacity", "Unsupported",
-	"MaxFleetCountExceeded", "ReservationCapacityExceeded", noAddresses, elsewhere,
+	"MaxFleetCountExceeded", "ReservationCapacityExceeded", "InvalidCapacityReservationState.Unavailable", "SpotMaxPriceTooLow",
+	noAddresses, elsewhere,
 }
 
 // failuresOf reads the errors of an order's fleet. zones tells the zone of each subnet that was asked for.

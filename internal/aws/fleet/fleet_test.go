@@ -287,6 +287,7 @@ func TestFailures(t *testing.T) {
 	}{
 		"out of stock":                      {[]ec2types.CreateFleetError{dry}, true, "", []shortage.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
 		"a quota":                           {[]ec2types.CreateFleetError{fleetError("MaxSpotInstanceCountExceeded", "x", "m5.large", "subnet-a")}, true, "", []shortage.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
+		"a price that rose above the limit": {[]ec2types.CreateFleetError{fleetError("SpotMaxPriceTooLow", "x", "m5.large", "subnet-a")}, true, "", []shortage.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
 		"a full subnet":                     {[]ec2types.CreateFleetError{fleetError("InsufficientFreeAddressesInSubnet", "x", "m5.large", "subnet-a")}, true, "", []shortage.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, true},
 		"no service role: spot is out":      {[]ec2types.CreateFleetError{fleetError(noServiceRole, "x", "m5.large", "subnet-a")}, true, "", []shortage.Pool{{CapacityType: "spot", InstanceType: "any", Zone: "z-q"}}, false},
 		"a missing permission":              {[]ec2types.CreateFleetError{fleetError("UnauthorizedOperation", "You are not authorized to perform: ec2:RunInstances", "m5.large", "subnet-a")}, false, "Unauthorized", nil, false},
@@ -378,7 +379,8 @@ func TestReservedFailureMarksNoPool(t *testing.T) {
 		{Name: "lt-1", Reservation: "cr-1", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-b"}}},
 		{Name: "lt-2", Reservation: "cr-2", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-a"}}},
 	}}
-	errs := []ec2types.CreateFleetError{fleetError("ReservationCapacityExceeded", "x", "m5.large", "subnet-a")}
+	errs := []ec2types.CreateFleetError{fleetError("ReservationCapacityExceeded", "x", "m5.large", "subnet-a"),
+		fleetError("InvalidCapacityReservationState.Unavailable", "x", "m5.large", "subnet-a")}
 	for _, f := range failuresOf(errs, o, map[string]string{"subnet-a": "z-a"}) {
 		f.Mark(s)
 		if f.Reservation != "cr-2" || !f.Out() {
