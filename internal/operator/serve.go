@@ -169,6 +169,7 @@ func pageHandler(s Settings, c *clients, shown *page.Service) http.Handler {
 // checks are what the probes ask.
 type checks struct{ alive, ready func() error }
 
+// healthHandler answers the probes: 200 "ok", or 503 with what is wrong.
 func healthHandler(c checks) http.Handler {
 	mux := http.NewServeMux()
 	for path, check := range map[string]func() error{"/healthz": c.alive, "/readyz": c.ready} {

@@ -134,7 +134,7 @@ func checkImageGC(m *awsv1.ManagedKubelet) []string {
 	return bad
 }
 
-// checkDNS lists the addresses that are none.
+// checkDNS lists the values of clusterDNS that are not IP addresses.
 func checkDNS(m *awsv1.ManagedKubelet) []string {
 	var bad []string
 	for _, address := range m.ClusterDNS {
@@ -145,6 +145,7 @@ func checkDNS(m *awsv1.ManagedKubelet) []string {
 	return bad
 }
 
+// checkNumbers lists the numbers that are negative. A maxPods that is an expression is checked elsewhere: see expressions.
 func checkNumbers(m *awsv1.ManagedKubelet) []string {
 	var bad []string
 	if m.PodsPerCore != nil && *m.PodsPerCore < 0 {

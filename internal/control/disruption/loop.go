@@ -168,7 +168,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 		w = l.world(ctx, l.store.Snapshot(), now)
 	}
 	out := l.propose(ctx, w)
-	judged := l.surge.consider(ctx, w.Snap, out.Blocks, now)
+	surgeChanged := l.surge.consider(ctx, w.Snap, out.Blocks, now)
 	l.safely("telling what was found", func() { l.tell.proposal(ctx, w, out, time.Since(now)) })
 	tried := map[string]bool{}
 	for _, step := range out.Steps {
@@ -183,7 +183,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	}
 	l.safely("steering", func() { l.steer(ctx, out.Steering) })
 	l.showSteps()
-	if judged {
+	if surgeChanged {
 		return busyPoll, false
 	}
 	return l.next(now, out), out.Calm && len(l.commands)+len(l.pending) == 0

@@ -19,8 +19,8 @@ func waits(snap *cluster.Snapshot, pool *v1.NodePool, now time.Time) bool {
 	return now.Before(t.ReplaceAt()) || lifecycle.Trying(snap, pool.Name, now) != ""
 }
 
-// crowds reports whether a step would buy more than the one machine that is tried of such a pool. tried names the
-// pools for which this turn has begun to.
+// crowds reports whether a step would buy a second machine of a pool whose last machines never got ready: of such a pool one at a time is
+// tried. tried names the pools for which this turn has begun to; crowds adds those of a step that it lets pass.
 func crowds(w *disrupt.World, step *disrupt.Step, tried map[string]bool) bool {
 	opens := map[string]bool{}
 	for i := range step.Open {

@@ -25,7 +25,7 @@ const (
 // memory is what the loop knows of the pods it has looked at.
 type memory struct {
 	pods  map[types.UID]look
-	pools string    // what the pools were like at the last turn
+	pools string    // their poolsKey at the last turn
 	bound time.Time // when a planned pod was last seen to have found its node
 	left  int       // planned pods that still waited then
 }
@@ -69,7 +69,7 @@ func budgets(snap *cluster.Snapshot) *movable.PDBs {
 
 // due returns those of pods that ask for a plan now, and when the next one will.
 func (m *memory) due(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) (due []*cluster.Pod, next time.Time) {
-	news := m.pools != describePools(snap)
+	news := m.pools != poolsKey(snap)
 	m.follow(pods, now)
 	places := places{snap: snap, targets: map[string]*cluster.Node{}}
 	for _, p := range pods {
@@ -149,8 +149,9 @@ func (m *memory) dueAt(p *cluster.Pod, planned place, news bool, now time.Time) 
 	return last.at.Add(retryInterval)
 }
 
-// describePools says what of the pools can change the answer for a pod that was refused.
-func describePools(snap *cluster.Snapshot) string {
+// poolsKey returns a text that changes when a NodePool comes or goes, its spec changes, or it becomes ready or stops being so. Pods that
+// were refused are planned again then.
+func poolsKey(snap *cluster.Snapshot) string {
 	var b []byte
 	for p := range cluster.Pools.All(snap) {
 		b = identity.Number(identity.Text(b, string(p.UID)), p.Generation)
@@ -161,7 +162,7 @@ func describePools(snap *cluster.Snapshot) string {
 
 // looked notes that a turn has dealt with these pods, and forgets those that no longer wait.
 func (m *memory) looked(snap *cluster.Snapshot, pods []*cluster.Pod, outcome outcome, now time.Time) {
-	m.pools = describePools(snap)
+	m.pools = poolsKey(snap)
 	fresh := make(map[types.UID]look, len(pods))
 	for _, p := range pods {
 		fresh[p.UID] = look{at: now, planned: outcome.planned[p.UID], refusal: outcome.refused[p.UID], causes: outcome.causes[p.UID]}

@@ -77,7 +77,7 @@ type feed struct {
 	kind
 	source source
 	store  *cluster.Store
-	listed func() // called after each complete list, and when the kind is optional and unknown
+	listed func() // called after each complete list, and when an optional kind cannot be read
 
 	ear    watchhealth.Ear
 	seen   bool                             // a list was complete once
@@ -268,7 +268,7 @@ func (f *feed) follow(ctx context.Context, version string, first apiwatch.Event,
 	return version, err
 }
 
-// event applies one event. It returns the version reached, and whether anybody need look at what happened.
+// event applies one event. It returns the version reached, and whether it is news for the loops.
 func (f *feed) event(ctx context.Context, d *cluster.Draft, version string, e apiwatch.Event) (_ string, news bool, err error) {
 	if e.Type == apiwatch.Error {
 		return version, false, forgotten(apierrors.FromObject(e.Object))
@@ -338,6 +338,7 @@ func (f *feed) try(d *cluster.Draft, acc metav1.Object, raw runtime.Object) (tag
 	return tag, f.put(d, o), nil
 }
 
+// drop removes an object that is gone: from the store if it was put there, and from the list of objects that cannot be read.
 func (f *feed) drop(d *cluster.Draft, name types.NamespacedName) {
 	if tag, ok := f.have[name]; ok {
 		gone := removed{NamespacedName: name}

@@ -16,7 +16,7 @@ import (
 type selector struct {
 	text string
 	sel  labels.Selector
-	// key, if set, is a label that has one of values in every label set that is selected. whole says that nothing else is asked.
+	// key, if set, is a label that has one of values in every label set that is selected. whole: this is all that the selector asks.
 	key    string
 	values []string
 	whole  bool
@@ -61,46 +61,51 @@ func selectorOf(s *metav1.LabelSelector, keys []string, pod map[string]string) s
 	return canonical(reqs)
 }
 
-// canonical sorts requirements and drops repetitions, which the API server may have merged in already.
+// canonical makes the selector of requirements, sorted and each once: the API server may have put the requirement of a matchLabelKey into
+// the selector already. Its key is that of the "in" requirement with the fewest values, so that an index has few label sets to look at.
 func canonical(reqs labels.Requirements) selector {
-	texts := make([]string, len(reqs))
+	type part struct {
+		text string
+		req  labels.Requirement
+	}
+	parts := make([]part, len(reqs))
 	for i := range reqs {
-		r := &reqs[i]
-		values := r.Values().List()
-		op := string(r.Operator())
-		switch {
-		case op == "=" || op == "==":
-			op = "in"
-		case op == "!=":
-			op = "notin"
-		}
-		w := make([]byte, 0, 256)
-		w = identity.Text(w, r.Key())
-		w = identity.Text(w, op)
-		w = identity.Texts(w, values)
-		texts[i] = string(w)
+		parts[i] = part{textOf(&reqs[i]), reqs[i]}
 	}
-	order := make([]int, len(reqs))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return strings.Compare(texts[a], texts[b]) })
-	out := labels.NewSelector()
-	var parts []string
-	var kept labels.Requirements
-	for _, i := range order {
-		if len(parts) > 0 && parts[len(parts)-1] == texts[i] {
-			continue
-		}
-		parts, kept = append(parts, texts[i]), append(kept, reqs[i])
-	}
-	s := selector{text: identity.Of(parts...), sel: out.Add(kept...), whole: len(kept) == 1}
-	for i := range kept {
-		if strings.HasPrefix(parts[i], identity.Of(kept[i].Key(), "in")) && (s.key == "" || kept[i].Values().Len() < len(s.values)) {
-			s.key, s.values = kept[i].Key(), kept[i].Values().List()
+	slices.SortFunc(parts, func(a, b part) int { return strings.Compare(a.text, b.text) })
+	parts = slices.CompactFunc(parts, func(a, b part) bool { return a.text == b.text })
+	s := selector{whole: len(parts) == 1}
+	texts, kept := make([]string, len(parts)), make(labels.Requirements, len(parts))
+	for i := range parts {
+		r := &parts[i].req
+		texts[i], kept[i] = parts[i].text, *r
+		if operatorOf(r) == "in" && (s.key == "" || r.Values().Len() < len(s.values)) {
+			s.key, s.values = r.Key(), r.Values().List()
 		}
 	}
+	s.text, s.sel = identity.Of(texts...), labels.NewSelector().Add(kept...)
 	return s
+}
+
+// textOf returns a text that is equal for requirements that ask for the same.
+func textOf(r *labels.Requirement) string {
+	w := make([]byte, 0, 256)
+	w = identity.Text(w, r.Key())
+	w = identity.Text(w, operatorOf(r))
+	w = identity.Texts(w, r.Values().List())
+	return string(w)
+}
+
+// operatorOf returns one name for each of the operators that have several.
+func operatorOf(r *labels.Requirement) string {
+	switch op := string(r.Operator()); op {
+	case "=", "==":
+		return "in"
+	case "!=":
+		return "notin"
+	default:
+		return op
+	}
 }
 
 // excluding narrows a selector to pods whose values for keys differ from the pod's own.

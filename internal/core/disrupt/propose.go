@@ -52,7 +52,9 @@ func Propose(w *World, m Memory) (*Proposal, Memory) {
 			Blocks: s.survey.blocks(), Eligible: map[Method]int{}, Counts: s.ledger.counts, HeldBack: map[string]cloud.NanoUSD{},
 			Next: w.Now.Add(sameFor),
 		}}
-	p.candidates = p.untried(s.survey.candidates())
+	candidates := s.survey.candidates()
+	p.memory.forget(candidates, w.Now)
+	p.candidates = p.rested(candidates)
 	p.repair()
 	soon := p.empty()
 	soon = append(soon, p.drift()...)
@@ -87,12 +89,6 @@ type pass struct {
 	lands      map[string]bool     // nodes that pods of these steps go to
 	out        *Proposal
 	memory     Memory
-}
-
-// untried leaves out nodes whose last step failed a short while ago, and forgets nodes that are gone.
-func (p *pass) untried(candidates []*Candidate) []*Candidate {
-	p.memory.forget(candidates, p.survey.w.Now)
-	return p.rested(candidates)
 }
 
 // rested leaves out nodes whose last step failed a short while ago.
@@ -142,11 +138,11 @@ func (p *pass) empty() (soon []*Candidate) {
 // drift adds the steps of drifted nodes, and returns those that have not been vacant for long enough.
 func (p *pass) drift() (soon []*Candidate) {
 	drift, soon := p.survey.drifted(p.rest(p.candidates))
-	drift = p.allowed(curable(p, drift))
-	fixed := slices.DeleteFunc(slices.Clone(drift), func(c *Candidate) bool { return !c.Static() })
+	drift = p.withoutHeldRollouts(p.withoutRecurring(drift))
+	static := slices.DeleteFunc(slices.Clone(drift), func(c *Candidate) bool { return !c.Static() })
 	drift = slices.DeleteFunc(drift, (*Candidate).Static)
 	p.out.Eligible[Drift] = len(drift)
-	steps := append(p.search.replace(drifting, drift), p.search.replaceStatic(drifting, fixed)...)
+	steps := append(p.search.replace(drifting, drift), p.search.replaceStatic(drifting, static)...)
 	for _, step := range steps {
 		p.memory.churn = p.memory.churn.leaves(step, p.survey.w.Now)
 	}

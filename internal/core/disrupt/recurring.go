@@ -70,8 +70,9 @@ func recurringOf(s *survey) (out map[string]string, judged time.Time) {
 	return out, judged
 }
 
-// curable leaves out nodes whose drift would come back, but for one of each such drift whose pause is over. It says why the others stay.
-func curable(p *pass, drifted []*Candidate) (out []*Candidate) {
+// withoutRecurring leaves out nodes whose drift would come back on their replacements, and notes why they stay. Of each such drift one node
+// passes when its pause is over, to see whether it still comes back.
+func (p *pass) withoutRecurring(drifted []*Candidate) (out []*Candidate) {
 	recurring, judged := recurringOf(p.survey)
 	paused := maps.Clone(p.memory.recurring)
 	maps.DeleteFunc(paused, func(r recurrence, _ pause) bool { return recurring[r.class] != r.reason })

@@ -7,8 +7,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/rollout"
 )
 
-// allowed leaves out drifted nodes of pools of which RolloutPolicies let none go now, and says why they stay.
-func (p *pass) allowed(drifted []*Candidate) []*Candidate {
+// withoutHeldRollouts leaves out drifted nodes of pools whose RolloutPolicy lets none go now, and notes why they stay.
+func (p *pass) withoutHeldRollouts(drifted []*Candidate) []*Candidate {
 	return slices.DeleteFunc(drifted, func(c *Candidate) bool {
 		why, held := p.survey.rollout(c, v1.DisruptionReasonDrifted)
 		if held {

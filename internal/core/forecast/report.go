@@ -59,13 +59,13 @@ type Hour struct {
 	Pods     string    `json:"pods"` // of which workload, or which alike
 	Expected int       `json:"expected"`
 	Came     int       `json:"came"`
-	Over     bool      `json:"over"` // the hour has passed
-	From     *Basis    `json:"learnedFrom,omitempty"`
+	Over     bool      `json:"over"`                  // the hour has passed
+	From     *Basis    `json:"learnedFrom,omitempty"` // of the slot that expects the most pods
 
-	most int // of a slot
+	most int // pods that one slot expects
 }
 
-// Report returns what is expected from some hours ago until some hours ahead.
+// Report returns, by hour and workload, what is expected from back before now until ahead of it, and what came.
 func (h *History) Report(of Object, now time.Time, back, ahead time.Duration, quantile float64) Report {
 	b := h.Balance
 	r := Report{Object: of, Days: len(h.Days), Off: b.Off, Today: b.Today, Spent: b.Spent(), Score: h.Score, Unused: b.Unused,

@@ -86,11 +86,11 @@ func Judge(overlays []*v1alpha1.NodeOverlay, pools []Pool, known *vocabulary.Voc
 	})
 	book := &Book{known: known}
 	for _, equal := range sameWeight(order, rules) {
-		said := newClaims(pools)
+		earlier := newChanged(pools)
 		for _, i := range equal {
 			touched := book.touched(rules[i], pools)
-			if verdicts[i].Conflict = said.conflict(rules[i], touched); verdicts[i].Conflict == nil {
-				said.add(rules[i], touched)
+			if verdicts[i].Conflict = earlier.conflict(rules[i], touched); verdicts[i].Conflict == nil {
+				earlier.add(rules[i], touched)
 				book.rules = append(book.rules, rules[i])
 			}
 		}

@@ -59,7 +59,7 @@ type filler struct {
 	out    load
 	guide  guide
 
-	worth  []float64 // per class, as given to value
+	worth  []float64 // per class, as given to setWorth
 	ranked []int     // classes by worth, the highest first
 	live   []int     // those of them with items
 	whole  *tree     // of all classes, made when it is wanted
@@ -79,8 +79,8 @@ func newFiller(p *part) *filler {
 		quota: make([]int, p.classes()), top: make([]float64, p.dims), need: make([]int64, p.dims)}
 }
 
-// value sets what an item of each class is worth in the fillings to come.
-func (f *filler) value(v []float64) {
+// setWorth sets what an item of each class is worth in the fillings to come.
+func (f *filler) setWorth(v []float64) {
 	f.worth = v
 	f.ranked = f.ranked[:0]
 	for k := range v {

@@ -73,7 +73,7 @@ func TestNoFillingIsWorthMoreThanTheCeiling(t *testing.T) {
 			v[k] = r.worth[k] * (0.9 + 0.1*rng.Float64())
 		}
 		g.fill.guide = guides()[rng.IntN(len(guides()))]
-		g.fill.value(v)
+		g.fill.setWorth(v)
 		g.fill.begin(g.rem, nil)
 		for c := range p.cells {
 			most := g.ceiling(c, v, r.unit)

@@ -113,7 +113,7 @@ func newGreedy(p *part) *greedy {
 // cells are tried and when a filling is good enough. run returns nil if the budget ends it.
 func (g *greedy) run(count []int, s *supply, v []float64, w *unitWorth, b *budget) *fleet {
 	copy(g.rem, count)
-	g.fill.value(v)
+	g.fill.setWorth(v)
 	b.charge(len(count) * 60)
 	if len(count) > treeClasses {
 		b.charge(len(count) * len(g.p.cells) * (g.p.dims + 3))

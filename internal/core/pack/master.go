@@ -271,7 +271,7 @@ func (m *master) quickColumns(limit []int, turn int) int {
 	p := m.r.p
 	var offers []offer
 	m.fill.guide.bonus = []float64{0, 0.3, 2}[turn%3]
-	m.fill.value(m.worth)
+	m.fill.setWorth(m.worth)
 	m.fill.begin(limit, nil)
 	for c := range p.cells {
 		price := m.price(c)

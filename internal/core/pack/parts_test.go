@@ -117,7 +117,7 @@ func TestGreedyFillingsFitAndKeepFoesApart(t *testing.T) {
 			v[k] = rng.Float64()
 		}
 		f.guide = guide{rng.Float64(), 0}
-		f.value(v)
+		f.setWorth(v)
 		f.begin(p.count, nil)
 		l := f.fill(0, p.count, -1, nil)
 		use := make([]int64, p.dims)

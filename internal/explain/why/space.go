@@ -1,6 +1,7 @@
 package why
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -20,7 +21,7 @@ import (
 
 // changesOf lists the changes of a question for a pod, the likeliest first.
 func changesOf(in engine.Question, idle []engine.Pool, pod *cluster.Pod) []Change {
-	out := ofConstraints(pod.Class.Spec)
+	out := slices.Concat(ofConstraints(pod.Class.Spec), ofContainers(pod.Class.Spec))
 	out = append(out, ofTaints(in, idle, pod.Class.Spec)...)
 	out = append(out, ofVolumes(in.Snap, pod)...)
 	for _, p := range idle {
@@ -35,6 +36,7 @@ func changesOf(in engine.Question, idle []engine.Pool, pod *cluster.Pod) []Chang
 	return out
 }
 
+// ofConstraints lists the rules about nodes and other pods that could be dropped.
 func ofConstraints(s *corev1.PodSpec) []Change {
 	var out []Change
 	for _, key := range slices.Sorted(maps.Keys(s.NodeSelector)) {
@@ -60,6 +62,12 @@ func ofConstraints(s *corev1.PodSpec) []Change {
 			}
 		}
 	}
+	return out
+}
+
+// ofContainers lists the host ports that could be freed, and the requests that could be lowered: to nothing, and to half.
+func ofContainers(s *corev1.PodSpec) []Change {
+	var out []Change
 	ports, resources := map[string]bool{}, map[string]bool{}
 	eachContainer(s, func(c *corev1.Container) {
 		for i := range c.Ports {
@@ -95,7 +103,8 @@ func affinityKeys(s *corev1.PodSpec) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-func expressions(s *corev1.PodSpec) func(yield func(corev1.NodeSelectorRequirement) bool) {
+// expressions returns the requirements of required node affinity.
+func expressions(s *corev1.PodSpec) iter.Seq[corev1.NodeSelectorRequirement] {
 	return func(yield func(corev1.NodeSelectorRequirement) bool) {
 		if s.Affinity == nil || s.Affinity.NodeAffinity == nil ||
 			s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {

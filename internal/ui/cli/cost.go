@@ -448,7 +448,5 @@ func (r *costReport) json(w io.Writer) error {
 	for _, cause := range r.causes() {
 		d.Missed = append(d.Missed, costMissed{cause, exact(r.missed[cause])})
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(d)
+	return writeJSON(w, d)
 }

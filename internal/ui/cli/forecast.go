@@ -57,9 +57,7 @@ func runForecast(ctx context.Context, env Env, args []string) (int, error) {
 		return exitBadInput, fmt.Errorf("the forecast cannot be read: %w", err)
 	}
 	if *output == "json" {
-		encoder := json.NewEncoder(env.Out)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(all)
+		err = writeJSON(env.Out, all)
 	} else {
 		err = writeForecast(env.Out, all)
 	}

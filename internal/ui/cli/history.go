@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -134,9 +133,7 @@ func writeRecordsJSON(w io.Writer, records []journal.Record) error {
 	if records == nil {
 		records = []journal.Record{}
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(records)
+	return writeJSON(w, records)
 }
 
 // writeRecords prints one line for each decision.

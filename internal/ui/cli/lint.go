@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -119,9 +118,7 @@ func writeFindings(w io.Writer, found []finding, format string) error {
 		if found == nil {
 			found = []finding{}
 		}
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(found)
+		return writeJSON(w, found)
 	}
 	for _, f := range found {
 		if _, err := fmt.Fprintf(w, "%s: %s (%s)\n", f.Object, f.Text, f.Code); err != nil {

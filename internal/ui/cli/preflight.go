@@ -39,7 +39,9 @@ func runPreflight(ctx context.Context, env Env, args []string) (int, error) {
 	if err := flags.Parse(args); err != nil {
 		return exitBadInput, err
 	}
-	show, known := map[string]func(io.Writer, []preflight.Finding) error{"table": showTable, "json": showJSON}[*format]
+	show, known := map[string]func(io.Writer, []preflight.Finding) error{
+		"table": showTable, "json": writeJSON[[]preflight.Finding],
+	}[*format]
 	switch {
 	case flags.NArg() > 0:
 		return exitBadInput, fmt.Errorf("what is %q?", flags.Arg(0))
@@ -72,8 +74,9 @@ func showTable(out io.Writer, found []preflight.Finding) error {
 	return w.Flush()
 }
 
-func showJSON(out io.Writer, found []preflight.Finding) error {
+// writeJSON writes a value as indented JSON, the form of every --output json.
+func writeJSON[T any](out io.Writer, value T) error {
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
-	return e.Encode(found)
+	return e.Encode(value)
 }

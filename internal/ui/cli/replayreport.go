@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -20,9 +19,7 @@ const curveLines = 12
 // writeReplay puts the variants side by side.
 func writeReplay(out io.Writer, form string, results []*replay.Result) error {
 	if form == "json" {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(map[string]any{"variants": results})
+		return writeJSON(out, map[string]any{"variants": results})
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	row := func(name string, cell func(r *replay.Result) string) {

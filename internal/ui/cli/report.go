@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -150,9 +149,7 @@ func podNames(pods []*cluster.Pod) []string {
 func (r *report) write(w io.Writer, format string) error {
 	switch format {
 	case "json":
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r)
+		return writeJSON(w, r)
 	case "yaml":
 		text, err := yaml.Marshal(r)
 		if err == nil {

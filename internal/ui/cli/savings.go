@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"html"
@@ -184,9 +183,7 @@ func (r *savingsReport) remarks() []string {
 func (r *savingsReport) write(w io.Writer, format string) error {
 	switch format {
 	case "json":
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r.document())
+		return writeJSON(w, r.document())
 	case "html":
 		return r.html(w)
 	}

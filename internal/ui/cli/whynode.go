@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -180,7 +179,7 @@ func spotSentence(p *engine.Pool, labels map[string]string, usual cloud.NanoUSD)
 	return sentence.Spot(labels[corev1.LabelInstanceTypeStable], o, p.InterruptionCost(usual))
 }
 
-// cover adds what covers the node.
+// cover sets which commitments cover the node, and what the bill falls by when it goes. It sets neither where none covers it.
 func (a *nodeAnswer) cover(books *commitment.Books) {
 	if books == nil || books.All == nil {
 		return
@@ -263,9 +262,7 @@ func stepOf(w *disrupt.World, row *cluster.Node) *stepAnswer {
 
 func (a *nodeAnswer) write(w io.Writer, format string) error {
 	if format == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(a)
+		return writeJSON(w, a)
 	}
 	fmt.Fprintf(w, "node %s: %s in %s (%s), NodePool %s, %s, %s\n", a.Node, dash(a.Type), dash(a.Zone),
 		dash(a.CapacityType), dash(a.NodePool), sentence.Count(a.Pods, "pod"), perMonth(a.PricePerHour))
@@ -396,9 +393,7 @@ func whyPool(ctx context.Context, env Env, w whyFlags) (int, error) {
 
 func (a *whyPoolAnswer) write(w io.Writer, format string) error {
 	if format == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(a)
+		return writeJSON(w, a)
 	}
 	fmt.Fprintf(w, "NodePool %s: %s, %s\n", a.Name, sentence.Count(a.Nodes, "node"), perMonth(a.PricePerHour))
 	if len(a.Going) > 0 {

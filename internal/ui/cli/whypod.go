@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -266,9 +265,7 @@ func signed(dollars float64) string {
 
 func (a *podAnswer) write(w io.Writer, format string) error {
 	if format == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(a)
+		return writeJSON(w, a)
 	}
 	name := a.Namespace + "/" + a.Name
 	switch a.State {

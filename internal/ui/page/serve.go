@@ -262,7 +262,7 @@ func (f *frame) since(seen uint64) (event string, data []byte) {
 	return "picture", f.whole()
 }
 
-// A writer writes to a viewer, zipped if that understands it, and waits for it no longer than patience.
+// A writer writes to one viewer, compressed if the viewer accepts gzip. Each write may take viewerTime.
 type writer struct {
 	to      http.ResponseWriter
 	control *http.ResponseController

@@ -175,15 +175,16 @@ func stepTable(steps []view.Step) [][]string {
 
 var heldTitles = []string{"HELD BACK BY", "NODES", "$/DAY", "WHY"}
 
+// heldTable returns a row for each thing that holds nodes, or a saving, back.
 func heldTable(held []view.Held) [][]string {
 	var out [][]string
 	for _, h := range held {
-		nodes, money := strings.Join(h.Nodes, ", "), fmt.Sprintf("cost %.2f", h.PerDay)
-		if more := h.Count - len(h.Nodes); more > 0 {
-			nodes += fmt.Sprintf(" and %d more", more)
-		}
-		if h.Saves {
-			nodes, money = "-", fmt.Sprintf("would save %.2f", h.PerDay)
+		nodes, money := "-", fmt.Sprintf("would save %.2f", h.PerDay)
+		if !h.Saves {
+			nodes, money = strings.Join(h.Nodes, ", "), fmt.Sprintf("cost %.2f", h.PerDay)
+			if more := h.Count - len(h.Nodes); more > 0 {
+				nodes += fmt.Sprintf(" and %d more", more)
+			}
 		}
 		out = append(out, []string{h.By, nodes, money, h.Why})
 	}

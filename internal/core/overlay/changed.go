@@ -9,11 +9,11 @@ import (
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 )
 
-// claims are what overlays of one weight have spoken of.
-type claims struct {
-	pools []Pool
-	price map[place][]*rule // by offering
-	sized map[sizing]*rule
+// changed records which rule changes what, among the overlays of one weight.
+type changed struct {
+	pools    []Pool
+	price    map[place][]*rule // by offering; nil where no rule does
+	capacity map[sizing]*rule
 }
 
 type sizing struct {
@@ -21,13 +21,14 @@ type sizing struct {
 	resource corev1.ResourceName
 }
 
-func newClaims(pools []Pool) *claims {
-	return &claims{pools, map[place][]*rule{}, map[sizing]*rule{}}
+func newChanged(pools []Pool) *changed {
+	return &changed{pools, map[place][]*rule{}, map[sizing]*rule{}}
 }
 
-// conflict returns the first thing of which an earlier rule speaks already, nil if there is none. Equal values
-// contradict each other too: the day one of them is changed must not be the day on which both are refused.
-func (c *claims) conflict(r *rule, touched map[place][]bool) *v1alpha1.Conflict {
+// conflict returns the first price or capacity that an earlier rule changes already, nil if there is none. touched holds the types that r
+// selects, and for each of them which offerings. Equal values conflict too: otherwise a later edit of one of them would refuse an overlay
+// that was in force.
+func (c *changed) conflict(r *rule, touched map[place][]bool) *v1alpha1.Conflict {
 	for _, at := range slices.SortedFunc(maps.Keys(touched), comparePlaces) {
 		found := &v1alpha1.Conflict{Pool: c.pools[at.pool].Pool.Name, Type: c.pools[at.pool].Catalog.Types[at.it].Name}
 		if taken := c.price[at]; r.change != nil && taken != nil {
@@ -39,7 +40,7 @@ func (c *claims) conflict(r *rule, touched map[place][]bool) *v1alpha1.Conflict 
 			}
 		}
 		for _, resource := range slices.Sorted(maps.Keys(r.capacity)) {
-			if taken := c.sized[sizing{at, resource}]; taken != nil {
+			if taken := c.capacity[sizing{at, resource}]; taken != nil {
 				found.With, found.Resource = taken.name, resource
 				return found
 			}
@@ -55,8 +56,8 @@ func comparePlaces(a, b place) int {
 	return a.it - b.it
 }
 
-// add notes what a rule speaks of.
-func (c *claims) add(r *rule, touched map[place][]bool) {
+// add records what a rule changes.
+func (c *changed) add(r *rule, touched map[place][]bool) {
 	for at, offers := range touched {
 		if r.change != nil {
 			taken := c.price[at]
@@ -71,7 +72,7 @@ func (c *claims) add(r *rule, touched map[place][]bool) {
 			}
 		}
 		for resource := range r.capacity {
-			c.sized[sizing{at, resource}] = r
+			c.capacity[sizing{at, resource}] = r
 		}
 	}
 }

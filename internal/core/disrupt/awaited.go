@@ -1,0 +1,161 @@
+package disrupt
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/cluster/seat"
+	"karpenter.sh/karpenter/internal/core/engine"
+)
+
+// awaited holds the pods that are on their way to their seats and have constraints, to find which running pods must not go before they
+// have arrived.
+//
+// A seat is where its pod may be as long as those that its constraints count stay where they are. The engine sees
+// to it that no pod comes that would be in the way, since it counts seats like pods. What it cannot see is that a
+// pod must not go: a seat is not asked for again.
+type awaited struct {
+	terms constraints
+	by    map[cohort][]*cluster.Node // the nodes of their seats
+	known map[cohort][]wait          // waitsFor, by the cohort of running pods
+	snap  *cluster.Snapshot
+}
+
+// A wait is for the pods that a constraint counts, where it is about a domain.
+type wait struct {
+	constraint
+	at []*cluster.Node
+}
+
+// awaitedOf collects the pods with seats that are kept now.
+func awaitedOf(snap *cluster.Snapshot, now time.Time) *awaited {
+	a := &awaited{terms: constraints{}, by: map[cohort][]*cluster.Node{}, known: map[cohort][]wait{}, snap: snap}
+	for s := range snap.Seats() {
+		if len(a.terms.of(s.Class)) > 0 && seat.Kept(snap, s, now) {
+			c := cohort{s.Class, s.Labels}
+			a.by[c] = append(a.by[c], snap.Target(s.Target))
+		}
+	}
+	return a
+}
+
+// looksFor reports whether a pod on its way counts on a running pod where that is. A spread is upset by each pod
+// that comes or goes. Affinity wants a pod to be in the domain.
+func (a *awaited) looksFor(p *cluster.Pod, on *cluster.Node) bool {
+	if len(a.by) == 0 {
+		return false
+	}
+	c := cohort{p.Class, p.Labels}
+	waits, ok := a.known[c]
+	if !ok {
+		waits = a.waitsFor(c)
+		a.known[c] = waits
+	}
+	return slices.ContainsFunc(waits, func(w wait) bool {
+		return w.kind == even || slices.ContainsFunc(w.at, func(n *cluster.Node) bool { return mayShare(w.key, n, on) })
+	})
+}
+
+// waitsFor lists the waits for pods of a cohort. Those that spread by an equal constraint are no matter: wherever
+// they go, it sees to that. Nearness is another thing: until they have arrived there too, no pod is near.
+func (a *awaited) waitsFor(c cohort) (out []wait) {
+	for by, at := range a.by {
+		for _, t := range a.terms.of(by.class) {
+			if t.kind == away || t.key == corev1.LabelHostname || !t.counts(c) {
+				continue
+			}
+			if t.kind == even && (by.class.Namespace != c.class.Namespace || slices.ContainsFunc(a.terms.of(c.class), t.equal)) {
+				continue
+			}
+			out = append(out, wait{t, at})
+		}
+	}
+	return out
+}
+
+// mayShare reports whether a machine, which may not have been launched yet, could be in the domain of a node.
+func mayShare(key string, n, with *cluster.Node) bool {
+	domain, ok := with.Labels()[key]
+	if may, known := n.Labels()[key]; ok && known {
+		return may == domain
+	}
+	return ok && !n.Registered()
+}
+
+// upsetBy reports whether a step may bring something into being that makes kube-scheduler refuse a pod on its way: a pod that a spread
+// counts where the awaited pod goes, or a domain that has no node yet and none of the pods.
+func (a *awaited) upsetBy(step *Step) bool {
+	for by, at := range a.by {
+		for _, t := range a.terms.of(by.class) {
+			if t.kind == even && (a.crowdedBy(step, by, &t, at) || t.key != corev1.LabelHostname && a.widenedBy(step, t.key)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// crowdedBy reports whether a step puts pods that a spread counts into a domain where awaited pods of a cohort go. Pods that spread by an
+// equal constraint are no matter.
+func (a *awaited) crowdedBy(step *Step, by cohort, t *constraint, at []*cluster.Node) bool {
+	counted := func(p *cluster.Pod) bool {
+		return p.Namespace == by.class.Namespace && t.counts(cohort{p.Class, p.Labels}) &&
+			!slices.ContainsFunc(a.terms.of(p.Class), t.equal)
+	}
+	for _, place := range step.Place {
+		on := a.snap.Target(place.Node)
+		shares := func(n *cluster.Node) bool { return n == on || mayShare(t.key, n, on) }
+		if on != nil && counted(place.Pod) && slices.ContainsFunc(at, shares) {
+			return true
+		}
+	}
+	return t.key != corev1.LabelHostname && slices.ContainsFunc(step.Open, func(o engine.Opening) bool {
+		return slices.ContainsFunc(o.Pods, counted) && slices.ContainsFunc(at, func(n *cluster.Node) bool {
+			domain, known := n.Labels()[t.key]
+			may, told := mayBe(&o, t.key)
+			return !known || !told || slices.Contains(may, domain)
+		})
+	})
+}
+
+// widenedBy reports whether a step may open a node in a domain of a label in which there is no node so far.
+func (a *awaited) widenedBy(step *Step, key string) bool {
+	if len(step.Open) == 0 {
+		return false
+	}
+	var known []string
+	for n := range a.snap.Nodes() {
+		if v, ok := n.Labels()[key]; ok && !slices.Contains(known, v) {
+			known = append(known, v)
+		}
+	}
+	return slices.ContainsFunc(step.Open, func(o engine.Opening) bool {
+		may, told := mayBe(&o, key)
+		return !told && len(known) > 0 || slices.ContainsFunc(may, func(v string) bool { return !slices.Contains(known, v) })
+	})
+}
+
+// mayBe returns what a label of a node that is opened may be, if its claim tells that.
+func mayBe(o *engine.Opening, key string) (values []string, told bool) {
+	switch key {
+	case corev1.LabelTopologyZone:
+		return o.Zones, true
+	case v1.CapacityTypeLabelKey:
+		return o.CapacityTypes, true
+	case corev1.LabelInstanceTypeStable:
+		return o.Types, true
+	}
+	if v, ok := o.Claim.Labels[key]; ok {
+		return []string{v}, true
+	}
+	for _, r := range o.Claim.Spec.Requirements {
+		if r.Key == key && r.Operator == corev1.NodeSelectorOpIn {
+			return r.Values, true
+		}
+	}
+	return nil, false
+}
