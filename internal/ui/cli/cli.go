@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -143,7 +144,7 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// Run executes args[0] with the rest and returns the exit code.
+// Run executes the command args[0] with the other words and returns the exit code. args must not be empty.
 func Run(ctx context.Context, env Env, args []string) int {
 	for _, c := range commands() {
 		if c.name != args[0] {
@@ -151,7 +152,7 @@ func Run(ctx context.Context, env Env, args []string) int {
 		}
 		env := env
 		env.Err = plainWriter{env.Err}
-		if c.name != "top" { // it draws, and makes each cell plain itself
+		if c.name != "top" { // draws with escape sequences of its own, and makes each cell plain itself
 			env.Out = plainWriter{env.Out}
 		}
 		code, err := c.run(ctx, env, args[1:])
@@ -173,4 +174,11 @@ func Usage(w io.Writer) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-12s %s\n", c.name, c.summary)
 	}
+}
+
+// writeJSON prints the answer of a command for -o json.
+func writeJSON[T any](w io.Writer, v T) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
 }

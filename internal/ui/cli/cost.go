@@ -37,13 +37,13 @@ Exit code: 0 there are costs to show, 1 there are none in the window, 2 the inpu
 
 `
 
-// costWays are what costs are added up by, beside labels.
+// costWays are the values of --by, beside label=KEY.
 var costWays = []string{"namespace", "workload", "nodepool", "node", "capacity-type"}
 
 type costFlags struct {
 	by, output, account            string
 	namespace, ledger, kube, files string
-	label                          string // of pods
+	label                          string // KEY of --by label=KEY, a label of pods
 	window                         time.Duration
 	from, to                       int64 // 0 where not given
 	spread                         bool
@@ -98,7 +98,7 @@ func parseHour(name, text string) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
-	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", minutes, time.RFC3339} {
+	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", toMinute, time.RFC3339} {
 		if t, err := time.Parse(layout, text); err == nil && t.Unix()%3600 == 0 {
 			return t.Unix(), nil
 		}
@@ -119,7 +119,7 @@ func parseDays(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// configMaps reads those of the ledger.
+// configMaps reads the ConfigMaps of the ledger, from a file or from the cluster.
 func (f *costFlags) configMaps(ctx context.Context, env Env) ([]corev1.ConfigMap, error) {
 	if f.files != "" {
 		text, name, err := readFile(env.In, f.files)
@@ -187,7 +187,7 @@ func runCost(ctx context.Context, env Env, args []string) (int, error) {
 	return exitFine, nil
 }
 
-// costKinds are the kinds of costs: their column in the table, several of which one column may have, and their field in the JSON.
+// costKinds are the kinds of costs with their column in the table, which several kinds may share, and their field in the JSON.
 var costKinds = []struct {
 	kind         ledger.Kind
 	title, field string
@@ -207,16 +207,17 @@ type costRow struct {
 // A costReport is the costs of a window.
 type costReport struct {
 	*costFlags
-	books          []*ledger.Book
-	since, until   int64
-	rows           map[string]*costRow
-	sum            costRow
-	list           cloud.NanoUSD
-	bought         cloud.NanoUSD // what commitments save, of list less what was paid
-	committed      bool          // whether there are any
-	hours, assumed int64         // seconds of machines, and of these what no process saw
-	missed         map[string]cloud.NanoUSD
-	bills          int
+	books        []*ledger.Book
+	since, until int64
+	rows         map[string]*costRow
+	sum          costRow
+	list         cloud.NanoUSD
+	bought       cloud.NanoUSD            // what commitments save, of list less what was paid
+	committed    bool                     // whether there are any
+	seconds      int64                    // of machines
+	estimated    int64                    // of these, those during which no controller looked
+	missed       map[string]cloud.NanoUSD // by cause: what could have been saved
+	bills        int
 }
 
 func newCostReport(f *costFlags, books []*ledger.Book, until int64) *costReport {
@@ -231,7 +232,8 @@ func newCostReport(f *costFlags, books []*ledger.Book, until int64) *costReport 
 		sum: costRow{key: "(all)", kinds: map[ledger.Kind]cloud.NanoUSD{}}, missed: map[string]cloud.NanoUSD{}}
 }
 
-// each yields the bills of the window. The first hour of a book ends the one before it, which has the beginning of that hour.
+// each yields the bills of the window. Two books share the hour in which the second one begins; the second has the whole hour, so the
+// first one counts up to it only.
 func (r *costReport) each(yield func(*ledger.Bill)) {
 	for i, b := range r.books {
 		b.Bills(r.since, r.end(i), func(bill *ledger.Bill) {
@@ -244,7 +246,7 @@ func (r *costReport) each(yield func(*ledger.Bill)) {
 	}
 }
 
-// end is the second before which a book counts.
+// end returns the second at which book i ends for this report.
 func (r *costReport) end(i int) int64 {
 	end := (r.until + 3599) / 3600 * 3600
 	if i+1 < len(r.books) {
@@ -253,10 +255,10 @@ func (r *costReport) end(i int) int64 {
 	return end
 }
 
-// read adds everything up.
+// read adds up the bills of the window.
 func (r *costReport) read() {
 	r.each(func(bill *ledger.Bill) {
-		r.list, r.hours, r.assumed = r.list+bill.List, r.hours+bill.Seconds, r.assumed+bill.Estimated
+		r.list, r.seconds, r.estimated = r.list+bill.List, r.seconds+bill.Seconds, r.estimated+bill.Estimated
 		for _, s := range bill.Slices {
 			if s.Commitment != nil {
 				r.bought, r.committed = r.bought+s.List-s.Paid, true
@@ -282,7 +284,7 @@ func (r *costReport) read() {
 	}
 }
 
-// key is the row that an account belongs to.
+// key returns the row that an account belongs to.
 func (r *costReport) key(m *ledger.Machine, a *ledger.Account) string {
 	switch {
 	case a.Kind == ledger.Unused:
@@ -308,16 +310,18 @@ func (r *costReport) key(m *ledger.Machine, a *ledger.Account) string {
 // sorted returns the rows, the dearest first; those in brackets come last.
 func (r *costReport) sorted() []*costRow {
 	return slices.SortedFunc(maps.Values(r.rows), func(a, b *costRow) int {
-		x, y := strings.HasPrefix(a.key, "("), strings.HasPrefix(b.key, "(")
-		if x != y {
-			return map[bool]int{true: 1, false: -1}[x]
+		switch x, y := strings.HasPrefix(a.key, "("), strings.HasPrefix(b.key, "("); {
+		case x && !y:
+			return 1
+		case y && !x:
+			return -1
 		}
 		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.key, b.key))
 	})
 }
 
-// text writes dollars for people, a dash for nothing. Small bills have more digits.
-func (r *costReport) text(m cloud.NanoUSD) string {
+// dollars writes an amount for the table, a dash for 0. The smaller the whole bill is, the more digits each amount has.
+func (r *costReport) dollars(m cloud.NanoUSD) string {
 	digits := 2
 	switch {
 	case m == 0:
@@ -330,11 +334,12 @@ func (r *costReport) text(m cloud.NanoUSD) string {
 	return fmt.Sprintf("%.*f", digits, m.Dollars())
 }
 
-const minutes = "2006-01-02 15:04"
+// toMinute is the layout of times in the table.
+const toMinute = "2006-01-02 15:04"
 
 func (r *costReport) table(w io.Writer) error {
-	fmt.Fprintf(w, "%s to %s UTC, %.1f machine-hours, of which %.1f estimated; dollars\n\n", time.Unix(r.since, 0).UTC().Format(minutes),
-		time.Unix(r.until, 0).UTC().Format(minutes), float64(r.hours)/3600, float64(r.assumed)/3600)
+	fmt.Fprintf(w, "%s to %s UTC, %.1f machine-hours, of which %.1f estimated; dollars\n\n", time.Unix(r.since, 0).UTC().Format(toMinute),
+		time.Unix(r.until, 0).UTC().Format(toMinute), float64(r.seconds)/3600, float64(r.estimated)/3600)
 	title, _, _ := strings.Cut(strings.ToUpper(r.by), "=")
 	if title == "LABEL" {
 		title = r.label
@@ -355,21 +360,21 @@ func (r *costReport) table(w io.Writer) error {
 					sum += row.kinds[k.kind]
 				}
 			}
-			fmt.Fprint(t, r.text(sum), "\t")
+			fmt.Fprint(t, r.dollars(sum), "\t")
 		}
-		fmt.Fprintf(t, "%s\t%.1f%%\t   %s\n", r.text(row.total), 100*float64(row.total)/float64(max(1, r.sum.total)), row.key)
+		fmt.Fprintf(t, "%s\t%.1f%%\t   %s\n", r.dollars(row.total), 100*float64(row.total)/float64(max(1, r.sum.total)), row.key)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	of := r.sum.kinds
-	fmt.Fprintf(w, "\nidle    starting %s · ready %s · draining %s · kept by CapacityBuffers %s\n", r.text(of[ledger.Starting]),
-		r.text(of[ledger.Ready]), r.text(of[ledger.Draining]), r.text(of[ledger.Buffer]))
-	fmt.Fprintf(w, "saved   %s by spot and reserved capacity", r.text(r.list-r.sum.total-r.bought))
+	fmt.Fprintf(w, "\nidle    starting %s · ready %s · draining %s · kept by CapacityBuffers %s\n", r.dollars(of[ledger.Starting]),
+		r.dollars(of[ledger.Ready]), r.dollars(of[ledger.Draining]), r.dollars(of[ledger.Buffer]))
+	fmt.Fprintf(w, "saved   %s by spot and reserved capacity", r.dollars(r.list-r.sum.total-r.bought))
 	if r.committed {
-		fmt.Fprintf(w, " · %s by commitments, less what is unused", r.text(r.bought))
+		fmt.Fprintf(w, " · %s by commitments, less what is unused", r.dollars(r.bought))
 	}
-	fmt.Fprintf(w, "; all on demand: %s\n", r.text(r.list))
+	fmt.Fprintf(w, "; all on demand: %s\n", r.dollars(r.list))
 	if len(r.missed) > 0 {
 		fmt.Fprintf(w, "missed  %s\n", r.missedText())
 	}
@@ -379,7 +384,7 @@ func (r *costReport) table(w io.Writer) error {
 // mostCauses is how many causes of what was missed the table names.
 const mostCauses = 8
 
-// causes returns what kept costs up, the dearest first.
+// causes returns the keys of missed, the dearest first.
 func (r *costReport) causes() []string {
 	return slices.SortedFunc(maps.Keys(r.missed), func(a, b string) int {
 		return cmp.Or(cmp.Compare(r.missed[b], r.missed[a]), cmp.Compare(a, b))
@@ -393,18 +398,18 @@ func (r *costReport) missedText() string {
 		all += r.missed[cause]
 		if i < mostCauses {
 			name, by, _ := strings.Cut(cause, " ")
-			parts = append(parts, strings.TrimSpace(causeTexts[savings.Cause(name)]+" "+by)+" "+r.text(r.missed[cause]))
+			parts = append(parts, strings.TrimSpace(causeTexts[savings.Cause(name)]+" "+by)+" "+r.dollars(r.missed[cause]))
 		} else {
 			rest += r.missed[cause]
 		}
 	}
 	if rest > 0 {
-		parts = append(parts, "others "+r.text(rest))
+		parts = append(parts, "others "+r.dollars(rest))
 	}
-	return r.text(all) + ", of which " + strings.Join(parts, " · ")
+	return r.dollars(all) + ", of which " + strings.Join(parts, " · ")
 }
 
-// exact writes dollars with nine digits.
+// exact writes dollars with nine digits, so that no nano-dollar is lost.
 func exact(m cloud.NanoUSD) json.Number {
 	sign := ""
 	if m < 0 {
@@ -437,7 +442,7 @@ type costMissed struct {
 func (r *costReport) json(w io.Writer) error {
 	d := costDocument{From: time.Unix(r.since, 0).UTC(), Until: time.Unix(r.until, 0).UTC(), By: r.by, Rows: []map[string]any{},
 		Paid: exact(r.sum.total), OnDemand: exact(r.list), Saved: exact(r.list - r.sum.total), SavedByCommitments: exact(r.bought),
-		Missed: []costMissed{}, MachineSeconds: r.hours, EstimatedSeconds: r.assumed}
+		Missed: []costMissed{}, MachineSeconds: r.seconds, EstimatedSeconds: r.estimated}
 	for _, row := range r.sorted() {
 		fields := map[string]any{"key": row.key, "total": exact(row.total)}
 		for _, k := range costKinds {

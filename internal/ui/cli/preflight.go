@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -72,11 +71,4 @@ func showTable(out io.Writer, found []preflight.Finding) error {
 		}
 	}
 	return w.Flush()
-}
-
-// writeJSON writes a value as indented JSON, the form of every --output json.
-func writeJSON[T any](out io.Writer, value T) error {
-	e := json.NewEncoder(out)
-	e.SetIndent("", "  ")
-	return e.Encode(value)
 }

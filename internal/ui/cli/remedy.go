@@ -144,18 +144,19 @@ func patchCommand(kind string, from, to client.Object) string {
 	return "kubectl patch " + onObject(kind, from) + " --type=json -p " + quoted(strings.TrimSpace(text.String()))
 }
 
-// An edited object is changed so that pods are different: a workload, or the pod itself.
+// An edited is the object that has to be changed so that a pod changes: its workload, or the pod itself.
 type edited struct {
 	kind   string
 	object client.Object
 	spec   *corev1.PodSpec // of its pods, inside of object
 }
 
-// copied returns a copy to be changed.
+// copied returns a deep copy.
 func (e *edited) copied() *edited {
 	return newEdited(e.kind, e.object.DeepCopyObject().(client.Object)) //nolint:forcetypeassert // a copy has the type of the original
 }
 
+// newEdited returns nil for an object of another kind than these.
 func newEdited(kind string, o client.Object) *edited {
 	switch x := o.(type) {
 	case *appsv1.Deployment:
@@ -170,8 +171,8 @@ func newEdited(kind string, o client.Object) *edited {
 	return nil
 }
 
-// editedFor returns the object from whose template a pod is made, the pod itself where nothing makes it anew, and nil where that kind of
-// object cannot be edited.
+// editedFor follows the controller references of a pod to the object that has its template. It returns the pod itself where it has no
+// controller, and nil where an owner is of another kind or cannot be read.
 func editedFor(ctx context.Context, c client.Reader, pod *corev1.Pod) *edited {
 	var of metav1.Object = pod
 	found := newEdited("pod", pod)
@@ -198,7 +199,7 @@ func (w *whyFlags) commands(ctx context.Context, c client.Reader, o *objects, po
 	for _, x := range changes {
 		switch {
 		case x.Kind == why.FreeVolume:
-			return nil // nothing that kubectl does moves data
+			return nil // kubectl cannot move the data of a volume
 		case x.Pool == "":
 			own = append(own, x)
 		default:
@@ -229,28 +230,29 @@ func (w *whyFlags) commands(ctx context.Context, c client.Reader, o *objects, po
 	return out
 }
 
-// command returns what makes a workload, or a pod, another one.
+// command returns the command that changes an object into to. It also replaces the waiting pod if the pod would not change by itself.
+// It is "" if the two objects are equal.
 func (e *edited) command(to *edited, pod *corev1.Pod, changes []why.Change) string {
 	command := patchCommand(e.kind, e.object, to.object)
-	tolerates := !slices.ContainsFunc(changes, func(c why.Change) bool { return c.Kind != why.Tolerate })
+	tolerationsOnly := !slices.ContainsFunc(changes, func(c why.Change) bool { return c.Kind != why.Tolerate })
 	switch {
 	case command == "":
 		return ""
-	case e.kind == "pod" && !tolerates: // everything else of a pod is fixed from its creation
+	case e.kind == "pod" && !tolerationsOnly: // a pod that exists takes new tolerations and no other of these changes
 		return command + " --dry-run=client -o yaml | kubectl replace --force -f -"
-	case e.kind == "replicaset" || e.kind == "statefulset": // whose waiting pods do not follow the template by themselves
+	case e.kind == "replicaset" || e.kind == "statefulset": // waiting pods of these do not follow the template
 		return command + " && kubectl delete " + onObject("pod", pod)
 	}
 	return command
 }
 
-// An idlePool launches nothing, because of its EC2NodeClass.
+// An idlePool is a NodePool that launches nothing, because its EC2NodeClass is missing or not ready.
 type idlePool struct {
 	text  string              // why
 	class *awsv1.EC2NodeClass // another class that it could use, nil for none
 }
 
-// idlePool returns a pool that launches nothing, with the first class by name that the controller uses.
+// idlePool returns an idlePool whose class is the first ready one, by name.
 func (o *objects) idlePool(env Env, text string) idlePool {
 	out := idlePool{text: text}
 	for _, c := range o.classes {
@@ -261,8 +263,8 @@ func (o *objects) idlePool(env Env, text string) idlePool {
 	return out
 }
 
-// mended returns the pools that launch nothing as they would be with a class that can be used: another class, or else their own
-// or the defaults.
+// mended returns the idle pools with the catalogue that each would have: of the other class that it could use, or of its own class once
+// that is ready, or of the defaults where there is no class.
 func (w *whyFlags) mended(env Env, o *objects) (out []engine.Pool, err error) {
 	for _, p := range o.pools {
 		idle, ok := w.idle[p.Name]
@@ -296,7 +298,7 @@ func writeCommands(w io.Writer, indent string, commands []string) {
 	}
 }
 
-// remedies adds the commands to what was found, and what other objects than pools and the pod would help.
+// remedies adds to an answer the commands that make each change, what is sold out, and the volume claim that is missing.
 func (w *whyFlags) remedies(ctx context.Context, env Env, o *objects, a *podAnswer, found why.Answer) error {
 	c, err := env.cluster(w.kubeconfig)
 	if err != nil {
@@ -323,7 +325,22 @@ func (w *whyFlags) remedies(ctx context.Context, env Env, o *objects, a *podAnsw
 	return nil
 }
 
-// createVolume adds the cure of a pod whose volume claim does not exist.
+// newPlanner returns the planner that answers why.Ask.
+func newPlanner() why.Planner { return engine.New(awsv1.Labels()) }
+
+// placeAmong plans again over other objects, or with another catalogue, and returns the place that the pod of an answer then has; nil
+// for none. It prints nothing about the pools: the first plan did.
+func (w *whyFlags) placeAmong(env Env, o *objects, a *podAnswer) (*why.Place, error) {
+	env.Err = io.Discard
+	in, err := w.input(env, o)
+	if err != nil {
+		return nil, err
+	}
+	pod := in.Snap.Pod(cluster.PodKey{Namespace: a.Namespace, Name: a.Name})
+	return why.Ask(why.Question{In: in, Pod: pod, New: newPlanner, Most: 1}).Place, nil
+}
+
+// createVolume adds to an answer the command that creates a missing volume claim, if that gives the pod a place.
 func (w *whyFlags) createVolume(env Env, o *objects, a *podAnswer, name string) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	claim.APIVersion, claim.Kind, claim.Name, claim.Namespace = "v1", "PersistentVolumeClaim", name, a.Namespace
@@ -336,18 +353,11 @@ func (w *whyFlags) createVolume(env Env, o *objects, a *podAnswer, name string) 
 	then := *o
 	then.volumes.pvcs = append(slices.Clone(o.volumes.pvcs), claim)
 	then.storage()
-	quiet := env
-	quiet.Err = io.Discard // what is wrong with the pools was said
-	in, err := w.input(quiet, &then)
-	if err != nil {
+	place, err := w.placeAmong(env, &then, a)
+	if place == nil || err != nil {
 		return err
 	}
-	pod := in.Snap.Pod(cluster.PodKey{Namespace: a.Namespace, Name: a.Name})
-	got := why.Ask(why.Question{In: in, Pod: pod, New: func() why.Planner { return engine.New(awsv1.Labels()) }, Most: 1})
-	if got.Place == nil {
-		return nil
-	}
-	a.Cures = append(a.Cures, cureAnswer{Place: *newPlaceAnswer(got.Place), MorePerHour: got.Place.Price.Dollars(), Gains: 1,
+	a.Cures = append(a.Cures, cureAnswer{Place: *newPlaceAnswer(place), MorePerHour: place.Price.Dollars(), Gains: 1,
 		Changes: []changeAnswer{{Kind: "CreateVolume", Key: name, Text: fmt.Sprintf(
 			"create the volume claim %s, of the size and class that the pod needs", name)}},
 		Commands: []string{"kubectl apply -f - <<'EOF'\n" + string(text) + "EOF"},
@@ -355,30 +365,33 @@ func (w *whyFlags) createVolume(env Env, o *objects, a *podAnswer, name string) 
 	return nil
 }
 
-// soldOut reads from the controller's metrics what it has found to be sold out: commands know only the catalogue that ships with
-// Karpenter. Without these metrics the answer is as good as the catalogue.
-func (w *whyFlags) soldOut(ctx context.Context, env *Env) {
+// A soldOutKey is a way to buy that the controller found to be sold out.
+type soldOutKey struct{ capacityType, instanceType, zone string }
+
+// readSoldOut reads the sold-out offerings from the controller's metrics and takes them out of env.Catalog, because commands know only
+// the catalogue that ships with Karpenter. If the metrics cannot be read, env.Catalog does not change.
+func (w *whyFlags) readSoldOut(ctx context.Context, env *Env) {
 	if w.kubeconfig == "" {
 		return
 	}
 	text, err := w.journal.ask(ctx, w.kubeconfig, "metrics", nil)
 	if err != nil {
-		return // the journal of the same controller says so
+		return // reading the journal of the same controller reports the error
 	}
-	out := map[[3]string]bool{}
+	listed := env.Catalog
+	w.soldOut, w.listed = map[soldOutKey]bool{}, listed
 	for line := range strings.Lines(string(text)) {
 		if m := soldOutLine.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
-			out[[3]string{m[1], m[2], m[3]}] = true
+			w.soldOut[soldOutKey{m[1], m[2], m[3]}] = true
 		}
 	}
-	w.out, w.listed = out, env.Catalog
-	if ask := env.Catalog; len(out) > 0 {
+	if len(w.soldOut) > 0 {
 		env.Catalog = func(m Market, class *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
-			c, err := ask(m, class)
+			c, err := listed(m, class)
 			if err != nil {
 				return nil, err
 			}
-			return without(c, out), nil
+			return without(c, w.soldOut), nil
 		}
 	}
 }
@@ -386,33 +399,29 @@ func (w *whyFlags) soldOut(ctx context.Context, env *Env) {
 var soldOutLine = regexp.MustCompile(
 	`^karpenter_cloudprovider_instance_type_offering_available\{capacity_type="([^"]+)",instance_type="([^"]+)",zone="([^"]+)"\} 0$`)
 
-// nameSoldOut adds what is sold out to the pool that would have a place for the pod otherwise.
+// nameSoldOut adds a rule about sold-out offerings to the pool that would have a place for the pod if nothing were sold out.
 func (w *whyFlags) nameSoldOut(env Env, o *objects, a *podAnswer) error {
-	if len(w.out) == 0 {
+	if len(w.soldOut) == 0 {
 		return nil
 	}
-	env.Err, env.Catalog = io.Discard, w.listed
-	in, err := w.input(env, o)
-	if err != nil {
+	env.Catalog = w.listed
+	place, err := w.placeAmong(env, o, a)
+	if err != nil || place == nil || place.Pool == "" {
 		return err
-	}
-	pod := in.Snap.Pod(cluster.PodKey{Namespace: a.Namespace, Name: a.Name})
-	place := why.Ask(why.Question{In: in, Pod: pod, New: func() why.Planner { return engine.New(awsv1.Labels()) }, Most: 1}).Place
-	if place == nil || place.Pool == "" {
-		return nil
 	}
 	at := slices.IndexFunc(a.Pools, func(p poolAnswer) bool { return p.Pool == place.Pool })
 	rule := ruleAnswer{Code: "SoldOut", Text: fmt.Sprintf("sold out, as the controller found less than three minutes ago: "+
 		"%s %s in %s and %d other ways to buy; otherwise the pod would have a place",
-		place.CapacityType, place.Type, place.Zone, len(w.out)-1)}
+		place.CapacityType, place.Type, place.Zone, len(w.soldOut)-1)}
 	a.Pools[at].Rules = slices.Insert(a.Pools[at].Rules, 0, rule)
 	return nil
 }
 
-// without returns a catalogue in which offerings are sold out. Reservations are not: they may be in use at this moment only.
-func without(c *cloud.Catalog, out map[[3]string]bool) *cloud.Catalog {
+// without returns a copy of a catalogue in which the given offerings are not available. Reservations stay available: a reservation
+// that is used up may be free again in a moment.
+func without(c *cloud.Catalog, soldOut map[soldOutKey]bool) *cloud.Catalog {
 	is := func(it *cloud.InstanceType, o *cloud.Offering) bool {
-		return o.CapacityType() != v1.CapacityTypeReserved && out[[3]string{o.CapacityType(), it.Name, o.Zone()}]
+		return o.CapacityType() != v1.CapacityTypeReserved && soldOut[soldOutKey{o.CapacityType(), it.Name, o.Zone()}]
 	}
 	copied := *c
 	copied.Types = slices.Clone(c.Types)
@@ -430,7 +439,7 @@ func without(c *cloud.Catalog, out map[[3]string]bool) *cloud.Catalog {
 	return &copied
 }
 
-// gates names the scheduling gates of a pod, and the command that removes them.
+// gates adds the scheduling gates of a pod to its answer, with the command that removes them.
 func (w *whyFlags) gates(o *objects, a *podAnswer) {
 	for _, p := range o.pods {
 		if p.Namespace != a.Namespace || p.Name != a.Name || len(p.Spec.SchedulingGates) == 0 {

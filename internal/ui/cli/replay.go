@@ -178,7 +178,7 @@ func (f *replayFlags) market(file string) (err error) {
 	return err
 }
 
-// A plannedRun is a variant with its times.
+// A plannedRun is a variant that is ready to be replayed.
 type plannedRun struct {
 	replay.Variant
 	set    replay.Settings

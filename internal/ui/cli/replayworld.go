@@ -24,7 +24,7 @@ import (
 	"karpenter.sh/karpenter/internal/history/replay"
 )
 
-// runs makes every variant ready, and adds to the recording what the files say is always there.
+// runs returns a run for each variant, and the recording with the pods of the files added, which are there all the time.
 func (f *replayFlags) runs(ctx context.Context, env Env, rec *recording.Recording) ([]plannedRun, *recording.Recording, error) {
 	var out []plannedRun
 	var err error
@@ -53,7 +53,7 @@ func (f *replayFlags) runs(ctx context.Context, env Env, rec *recording.Recordin
 	return out, rec, err
 }
 
-// runsOfFiles makes the variants of what manifests say.
+// runsOfFiles returns a run for each variant that manifests describe.
 func (f *replayFlags) runsOfFiles(ctx context.Context, env Env, rec *recording.Recording) ([]plannedRun, error) {
 	base, others, err := readAll(env.In, f.files)
 	if err != nil {
@@ -86,7 +86,7 @@ func (f *replayFlags) runsOfFiles(ctx context.Context, env Env, rec *recording.R
 	return out, nil
 }
 
-// run makes a variant ready.
+// run returns the run of a variant that some manifests describe.
 func (f *replayFlags) run(ctx context.Context, env Env, name string, docs []*document, rec *recording.Recording) (plannedRun, error) {
 	o, err := f.assemble(ctx, env, docs)
 	if err != nil {
@@ -105,7 +105,7 @@ func (f *replayFlags) run(ctx context.Context, env Env, name string, docs []*doc
 	if err != nil {
 		return plannedRun{}, err
 	}
-	run := f.planned(env, name, o, in.Pools, in.Settings, there)
+	run := f.newRun(env, name, o, in.Pools, in.Settings, there)
 	run.Edits, err = f.editsOf(ctx, env, name, docs)
 	return run, err
 }
@@ -145,7 +145,7 @@ func (f *replayFlags) editsOf(ctx context.Context, env Env, name string, docs []
 	return out, nil
 }
 
-// drifts says for node classes that were changed why their machines drift.
+// drifts returns, for each node class that was changed, a function that gives the reason why a claim of it drifts, "" for none.
 func (env Env) drifts(before, after []*awsv1.EC2NodeClass) map[string]func(*v1.NodeClaim) string {
 	out := map[string]func(*v1.NodeClaim) string{}
 	for _, to := range after {
@@ -165,7 +165,8 @@ func (env Env) drifts(before, after []*awsv1.EC2NodeClass) map[string]func(*v1.N
 	return out
 }
 
-// runsOfSnapshot makes the variants of a snapshot. Those with pools of their own buy what its pools of the same node class could.
+// runsOfSnapshot returns a run for each variant of a snapshot. The pools of a variant have the catalogue that the snapshot has for the
+// same node class.
 func (f *replayFlags) runsOfSnapshot(ctx context.Context, env Env, rec *recording.Recording) ([]plannedRun, error) {
 	if len(f.edits) > 0 {
 		return nil, errors.New("--edit needs to know what machines there are; give files with -f instead of --snapshot")
@@ -189,7 +190,7 @@ func (f *replayFlags) runsOfSnapshot(ctx context.Context, env Env, rec *recordin
 		}
 		there := takeThere(o, rec)
 		o.takeDisks(rec.Disks)
-		out = append(out, f.planned(env, v.name, o, pools, w.Settings, there))
+		out = append(out, f.newRun(env, v.name, o, pools, w.Settings, there))
 	}
 	return out, nil
 }
@@ -223,14 +224,15 @@ func poolsLike(ctx context.Context, env Env, v namedFiles, have []engine.Pool) (
 	return out, nil
 }
 
-// thereAlready is the fleet, and the pods that no recording tells of.
+// thereAlready is what the files say is there when the replay begins: the fleet, and pods that are not in the recording.
 type thereAlready struct {
 	nodes  []*corev1.Node
 	claims []*v1.NodeClaim
 	always []recording.Life
 }
 
-// takeThere takes what is there out of the objects: nodes and pods are the replay's own. It notes in the recording where its pods are.
+// takeThere moves nodes, claims and pods out of the objects, because the replay makes its own. For pods that the recording has from its
+// beginning, it notes in the recording where they run and when they were made.
 func takeThere(o *objects, rec *recording.Recording) thereAlready {
 	there := thereAlready{nodes: o.nodes, claims: o.claims}
 	recorded := map[cluster.PodKey]*recording.Life{}
@@ -262,7 +264,7 @@ func takeThere(o *objects, rec *recording.Recording) thereAlready {
 	return there
 }
 
-// madeBefore is when a pod was created, zero where that is not known or not before a time.
+// madeBefore returns when a pod was created, the zero time if that is unknown or not before begin.
 func madeBefore(p *corev1.Pod, begin time.Time) time.Time {
 	if p.CreationTimestamp.Time.Before(begin) {
 		return p.CreationTimestamp.Time
@@ -270,8 +272,8 @@ func madeBefore(p *corev1.Pod, begin time.Time) time.Time {
 	return time.Time{}
 }
 
-// takeDisks takes over the disks of a recording of which no file speaks. Volumes that are made at once are made
-// where their first pod goes, too: no file knows where they would be.
+// takeDisks adds the disks of a recording that no file describes. All volumes become WaitForFirstConsumer, because no file says in
+// which zone an immediate one would be made.
 func (o *objects) takeDisks(d *recording.Disks) {
 	if d != nil {
 		v := &o.volumes
@@ -293,7 +295,7 @@ func (o *objects) takeDisks(d *recording.Disks) {
 	}
 }
 
-// joined are objects with those of others that have other names.
+// joined returns the objects of have, and those of more whose names are not among them.
 func joined[T metav1.Object](have, more []T) []T {
 	known := map[cluster.PodKey]bool{}
 	for _, o := range have {
@@ -308,35 +310,27 @@ func joined[T metav1.Object](have, more []T) []T {
 	return out
 }
 
-// planned is a variant with its fleet.
-func (f *replayFlags) planned(env Env, name string, o *objects, pools []engine.Pool, set engine.Settings, there thereAlready) plannedRun {
-	if set.Search == 0 {
-		set.Search = enoughSearch
-	}
+// newRun returns the run of a variant, in which the nodes that are there already run from the beginning. It warns about nodes that the
+// replay cannot take.
+func (f *replayFlags) newRun(env Env, name string, o *objects, pools []engine.Pool, set engine.Settings, there thereAlready) plannedRun {
+	set.Search = cmp.Or(set.Search, enoughSearch)
 	r := plannedRun{set: f.set, always: there.always, Variant: replay.Variant{
 		Name: name, Store: o.store(), Pools: pools, Engine: set, Planner: disrupt.DefaultSettings(), Labels: awsv1.Labels(),
 	}}
 	r.set.BatchIdle, r.set.BatchMax = time.Second, 10*time.Second
-	claims := map[string]*v1.NodeClaim{}
+	claims := map[string]*v1.NodeClaim{} // by node name and by provider id
 	for _, c := range there.claims {
 		claims[c.Status.NodeName], claims[c.Status.ProviderID] = c, c
 	}
 	delete(claims, "")
-	var left int
-	var why error
+	var failed []error
 	for _, n := range there.nodes {
-		c := claims[n.Name]
-		if c == nil {
-			c = claims[n.Spec.ProviderID]
-		}
-		if err := r.Stand(n, c); err != nil {
-			if left++; why == nil {
-				why = fmt.Errorf("%s: %w", n.Name, err)
-			}
+		if err := r.Stand(n, cmp.Or(claims[n.Name], claims[n.Spec.ProviderID])); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", n.Name, err))
 		}
 	}
-	if left > 0 {
-		fmt.Fprintf(env.Err, "variant %s begins without %s: %v\n", name, sentence.Count(left, "node"), why)
+	if len(failed) > 0 {
+		fmt.Fprintf(env.Err, "variant %s begins without %s: %v\n", name, sentence.Count(len(failed), "node"), failed[0])
 	}
 	return r
 }

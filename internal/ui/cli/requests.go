@@ -9,7 +9,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
-// withoutRequests names the workloads of pods of which a container requests no CPU or no memory.
+// withoutRequests returns the workloads that have a container without a CPU or memory request, sorted. DaemonSets and the pods that only
+// keep room (cluster.Spare) are left out.
 func withoutRequests(pods []*cluster.Pod) []string {
 	var out []string
 	for _, p := range pods {
@@ -38,7 +39,7 @@ func firstFew(names []string) string {
 	return text
 }
 
-// assumption says what such workloads count as, "" if there are none.
+// assumption returns the warning about the workloads of withoutRequests, "" if there are none.
 func assumption(workloads []string) string {
 	if len(workloads) == 0 {
 		return ""

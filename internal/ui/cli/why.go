@@ -36,8 +36,8 @@ type whyFlags struct {
 	journal               journalFlags
 	kind, name, namespace string
 
-	out    map[[3]string]bool                                                // capacity types, types and zones that are sold out
-	listed func(m Market, class *awsv1.EC2NodeClass) (*cloud.Catalog, error) // what is sold without regard to that
+	soldOut map[soldOutKey]bool                                               // as the controller found it; see readSoldOut
+	listed  func(m Market, class *awsv1.EC2NodeClass) (*cloud.Catalog, error) // Env.Catalog, in which soldOut is still on sale
 }
 
 func parseWhy(env Env, args []string) (whyFlags, error) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
@@ -100,7 +99,7 @@ func whyPod(ctx context.Context, env Env, w whyFlags) (int, error) {
 	if a.State == podWaits {
 		fmt.Fprintf(env.Err, "planning %s over %s, and with what could be changed …\n",
 			sentence.Count(len(input.Pods), "pod"), sentence.Count(len(input.Pools), "pool"))
-		q := why.Question{In: input, Pod: pod, New: func() why.Planner { return engine.New(awsv1.Labels()) }}
+		q := why.Question{In: input, Pod: pod, New: newPlanner}
 		if o != nil {
 			if q.Idle, err = w.mended(env, o); err != nil {
 				return exitBadInput, err
@@ -137,7 +136,7 @@ func (w *whyFlags) world(ctx context.Context, env *Env) (*objects, engine.Questi
 	if err != nil {
 		return nil, engine.Question{}, err
 	}
-	w.soldOut(ctx, env)
+	w.readSoldOut(ctx, env)
 	in, err := w.input(*env, o)
 	return o, in, err
 }
@@ -312,7 +311,7 @@ func (a *podAnswer) table(w io.Writer) error {
 		fmt.Fprintln(t, "\nWHERE\tRULED OUT\tBY")
 	}
 	for i, r := range a.Existing {
-		fmt.Fprintf(t, "%s\t%d\t%s\n", first(i, "existing nodes"), r.RuledOut, r.Text)
+		fmt.Fprintf(t, "%s\t%d\t%s\n", onFirst(i, "existing nodes"), r.RuledOut, r.Text)
 	}
 	for _, p := range a.Pools {
 		name := "pool " + p.Pool
@@ -320,7 +319,7 @@ func (a *podAnswer) table(w io.Writer) error {
 			name += ", " + sentence.Count(p.Types, "type")
 		}
 		for i, r := range p.Rules {
-			fmt.Fprintf(t, "%s\t%s\t%s\n", first(i, name), number(r.RuledOut), r.Text)
+			fmt.Fprintf(t, "%s\t%s\t%s\n", onFirst(i, name), number(r.RuledOut), r.Text)
 		}
 		if len(p.Rules) == 0 {
 			fmt.Fprintf(t, "%s\t\t%s\n", name, "not asked")
@@ -351,14 +350,15 @@ func (p *poolAnswer) rest() int {
 	return rest
 }
 
-// first shows a name in the first of its lines only.
-func first(i int, name string) string {
+// onFirst returns the name of a group of lines for its first line, "" for line i > 0.
+func onFirst(i int, name string) string {
 	if i > 0 {
 		return ""
 	}
 	return name
 }
 
+// number writes how many candidates a rule ruled out; 0 stands for all of them.
 func number(n int) string {
 	if n == 0 {
 		return "all"
