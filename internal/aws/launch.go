@@ -28,25 +28,27 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// launches joins repeated launches of one claim, and remembers what came of them.
+// launches runs at most one launch of a claim at a time, and remembers the outcome for a while, so that a repeated launch buys nothing.
 type launches struct {
 	base context.Context
 	mu   sync.Mutex
-	// alone is when all claims that are created are new to everybody but this process; zero before it launches anything.
+	// alone is the time after which every new claim was created under our lease; zero before this process launches anything.
 	alone time.Time
-	now   map[string]*launching // by claim UID and token
-	done  *ttl.Map[string, cloud.Machine]
-	// unknown is since when a machine may run for a claim and is not known; zero once a call for the claim has told that there is none.
+	now   map[string]*launching           // launches that run, by claim UID and token
+	done  *ttl.Map[string, cloud.Machine] // machines that were launched, by claim UID and token
+	// unknown is the time since which a machine may run that we do not know of, by claim UID and token. It is the zero time once EC2 has
+	// answered that a launch of the claim gave no machine.
 	unknown *ttl.Map[string, time.Time]
-	// machines are those of the last minutes, by instance id: EC2 may not show them yet.
+	// machines are the machines that were launched in the last minutes, by instance id: EC2 may not show them yet.
 	machines *ttl.Map[string, cloud.Machine]
-	// leaving are those of them that were told to stop: while EC2 may not show that they were launched, it says
-	// nothing about whether they have gone.
+	// leaving are young machines that were told to stop, by instance id. EC2 may not show yet that they were launched, so "not found"
+	// does not mean that they are gone.
 	leaving *ttl.Map[string, cloud.Machine]
-	// gone are instances that EC2 once said are gone: a later answer about an earlier time does not bring them back.
+	// gone are instances that EC2 once reported as gone, by id: an older answer of EC2 that comes later does not bring them back.
 	gone *ttl.Map[string, struct{}]
 }
 
+// A launching is a launch that runs. machine and err are valid once done is closed.
 type launching struct {
 	pool    string
 	begun   time.Time
@@ -56,11 +58,11 @@ type launching struct {
 }
 
 const (
-	// resultLife is how long a repeated launch gets the same answer without asking EC2.
+	// resultLife is how long a repeated launch gets the same answer without a call to EC2.
 	resultLife = 10 * time.Minute
-	// handover is how long after the first launch of a process claims may still come that another one has launched, which led before it.
+	// handover is how long after its first launch a process may still see claims that the leader before it has launched.
 	handover = time.Minute
-	// aside is how far the clock of EC2 may be from ours: from further off it takes no calls.
+	// aside is how far our clock may be from EC2's: EC2 rejects calls with a larger difference.
 	aside = 5 * time.Minute
 	// invisible is how long EC2 may take to show a machine that it launched.
 	invisible = 2 * time.Minute
@@ -77,8 +79,8 @@ func newLaunches(base context.Context) *launches {
 	}
 }
 
-// do runs one launch for all who ask for it at the same time. It goes on when a caller leaves, so that its machine is
-// known when the claim is tried again.
+// do runs a launch, or waits for the launch of the same key that runs already. The launch goes on when the context of a caller ends, so
+// that its machine is known when the claim is tried again.
 func (l *launches) do(ctx context.Context, key, pool string, run func(context.Context) (cloud.Machine, error)) (cloud.Machine, error) {
 	if err := ctx.Err(); err != nil {
 		return cloud.Machine{}, err
@@ -114,18 +116,18 @@ func (l *launches) run(key string, c *launching, run func(context.Context) (clou
 		l.done.Sweep()
 		l.done.Put(key, c.machine)
 		l.unknown.Delete(key)
-	case errors.Is(c.err, fleet.ErrLaunchedBefore): // since when it is in doubt is known
+	case errors.Is(c.err, fleet.ErrLaunchedBefore): // unknown has the earlier launch
 	case panicked || fleet.Unsure(c.err) && !isTyped(c.err):
 		l.unknown.Sweep()
 		l.unknown.Put(key, time.Now())
 	}
 	l.mu.Lock()
-	delete(l.now, key) // last: a reader that finds it closed finds the outcome
+	delete(l.now, key) // after the outcome is stored: a caller that does not find the launch here finds its outcome
 	l.mu.Unlock()
 	close(c.done)
 }
 
-// unanswered is since when launches are under way, by pool.
+// unanswered is when the oldest launch that still runs began, by pool.
 type unanswered map[string]time.Time
 
 func (l *launches) unanswered() unanswered {
@@ -140,13 +142,14 @@ func (l *launches) unanswered() unanswered {
 	return out
 }
 
-// awaits reports whether a machine may be one of theirs: where several claims are launched by one call, nothing on it says so.
+// awaits reports whether a machine may come from one of these launches. When one call launches for several claims, the machine has no
+// tag that names its claim.
 func (u unanswered) awaits(m *cloud.Machine) bool {
 	begun, launching := u[m.PoolName]
 	return launching && m.ClaimName == "" && m.Created.After(begun.Add(-aside))
 }
 
-// isTyped reports whether an error is one of the contract's, which all mean that nothing was launched.
+// isTyped reports whether an error is one of the typed errors of package cloud, which all mean that nothing was launched.
 func isTyped(err error) bool {
 	var dry *cloud.NoCapacityError
 	var refused *cloud.LaunchError
@@ -154,10 +157,10 @@ func isTyped(err error) bool {
 	return errors.As(err, &dry) || errors.As(err, &refused) || errors.As(err, &unready)
 }
 
-// mayHaveMachine reports whether a machine may run for a claim that is to be launched: the process that led before
-// this one may have launched it and ended before it could say so. A standby has begun long before it launches
-// anything, so when it began says nothing; and by the clock of the API server a claim that is asked for in this
-// minute may be created after it. Such a claim stays in doubt until it is launched, or told to have no machine.
+// mayHaveMachine reports whether a machine may run already for a claim that is to be launched: the leader before this process may have
+// launched it and ended before it wrote so. The start of this process does not limit the doubt, because a standby starts long before
+// it leads; its first launch plus handover does. handover also covers the difference between our clock and the API server's. A claim
+// stays in doubt until it is launched, or until nothingCame.
 func (l *launches) mayHaveMachine(claim *v1.NodeClaim, key string) bool {
 	if since, known := l.unknown.Get(key); known {
 		return !since.IsZero()
@@ -175,19 +178,20 @@ func (l *launches) mayHaveMachine(claim *v1.NodeClaim, key string) bool {
 	return false
 }
 
-// inDoubt reports whether a machine may run for a claim that EC2 does not show yet.
+// inDoubt reports whether a machine may run for a claim although EC2 does not show one, because EC2 may need more time for it.
 func (l *launches) inDoubt(key string) bool {
 	since, known := l.unknown.Get(key)
 	return known && time.Since(since) < invisible
 }
 
-// nothingCame says that EC2 took a call for the claim and gave nothing: a report about an earlier call is about this one.
+// nothingCame notes that EC2 answered a launch of the claim without a machine. If EC2 later reports an earlier launch of the same token,
+// it means this one, so no machine is in doubt.
 func (l *launches) nothingCame(key string) {
 	l.unknown.Sweep()
 	l.unknown.Put(key, time.Time{})
 }
 
-// stopped drops what is remembered of a machine that was stopped.
+// stopped moves a machine that was told to stop from done and machines to leaving.
 func (l *launches) stopped(providerID string) {
 	for key, m := range l.done.All() {
 		if m.ProviderID == providerID {
@@ -203,7 +207,7 @@ func (l *launches) stopped(providerID string) {
 	l.machines.Delete(id)
 }
 
-// ended forgets a machine for good.
+// ended notes that a machine is gone for good.
 func (l *launches) ended(providerID string) {
 	l.stopped(providerID)
 	l.gone.Sweep()
@@ -219,6 +223,7 @@ func (ms *machines) Launch(ctx context.Context, claim *v1.NodeClaim) (cloud.Mach
 	})
 }
 
+// launch returns the machine that an earlier launch of the claim gave, or buys one.
 func (ms *machines) launch(ctx context.Context, claim *v1.NodeClaim, key string) (cloud.Machine, error) {
 	if m, ok, err := ms.adopt(ctx, claim, key); err != nil || ok {
 		return m, err
@@ -230,7 +235,7 @@ func (ms *machines) launch(ctx context.Context, claim *v1.NodeClaim, key string)
 	m, err := ms.order(ctx, nc, claim, fleet.Choose)
 	for try := 0; try < rechoices && isDry(err); try++ {
 		ms.launches.nothingCame(key)
-		// What was out is known now; what is left of the claim's list is tried before the claim is given up.
+		// What is sold out is known now. The other types of the claim are tried before the claim is given up.
 		var again error
 		if m, again = ms.order(ctx, nc, claim, fleet.ChooseWidely); errors.Is(again, fleet.ErrNothingFits) {
 			break
@@ -240,9 +245,10 @@ func (ms *machines) launch(ctx context.Context, claim *v1.NodeClaim, key string)
 	return m, err
 }
 
-// rechoices is how often a launch looks for something else after it found nothing.
+// rechoices is how often a launch chooses again after everything that it chose was sold out.
 const rechoices = 3
 
+// isDry reports whether everything that was chosen is sold out; a claim that no type fits is not dry.
 func isDry(err error) bool {
 	var dry *cloud.NoCapacityError
 	return errors.As(err, &dry) && !errors.Is(err, fleet.ErrNothingFits)
@@ -274,7 +280,7 @@ func (ms *machines) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1
 	}
 	m, err = ms.buy(ctx, nc, claim, choice)
 	for wait := firstWait; templateGone(err) && wait <= lastWait && sleep.For(ctx, wait); wait *= 2 {
-		// The template was forgotten in buy and is made again, or EC2 does not see yet that it was made.
+		// buy has forgotten the template and makes it again; or EC2 does not see the new one yet.
 		m, err = ms.buy(ctx, nc, claim, choice)
 	}
 	return m, err
@@ -283,49 +289,51 @@ func (ms *machines) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1
 // flexible is how many types to choose from EC2 recommends at least.
 const flexible = 5
 
-// inflexible says that a claim which may run on spot does not, and lists so few types that this may be why.
+// inflexible reports whether a claim that allows spot gets an on-demand machine, and allows so few types that this may be the reason.
 func inflexible(claim *v1.NodeClaim, choice fleet.Choice) bool {
 	return choice.CapacityType == v1.CapacityTypeOnDemand && len(choice.Candidates) < flexible &&
 		need.Of(claim.Spec.Requirements).AllowValue(v1.CapacityTypeLabelKey, v1.CapacityTypeSpot)
 }
 
-// narrow says that a spot machine is bought from few types, because the claim has no more that cost less than
-// on-demand: when EC2 takes the capacity of one type back, a large part of the nodes may go.
+// narrow reports whether a spot machine is bought from few types, because the claim has no more that cost less than on-demand. When EC2
+// takes back the capacity of one type, a large part of such nodes may go.
 func narrow(choice fleet.Choice) bool {
 	return choice.CapacityType == v1.CapacityTypeSpot && len(choice.Candidates) < flexible
 }
 
-// A call about something that EC2 has just made, and does not know yet, is repeated after firstWait, twice that, and so on.
+// A launch whose template EC2 does not know yet is repeated after firstWait, twice that, and so on.
 const (
 	firstWait = 500 * time.Millisecond
 	lastWait  = 8 * firstWait
 )
 
+// templateGone reports whether EC2 does not know a launch template: it was deleted, or was made a moment ago.
 func templateGone(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "InvalidLaunchTemplateName.NotFoundException")
 }
 
-// buy makes the templates, orders the machine and describes what came.
+// buy makes the launch templates of a choice, asks EC2 for one machine and returns it. Where that fails, it notes what the failure
+// shows: templates that are gone, reservations that are used up.
 func (ms *machines) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) (cloud.Machine, error) {
 	cluster, err := ms.classes.cluster(ctx, nc.AMIFamily())
 	if err != nil {
 		return cloud.Machine{}, fleet.ErrorOfCall(err)
 	}
-	r, err := launchspec.Make(cluster, nc, claim, choice)
+	spec, err := launchspec.Make(cluster, nc, claim, choice)
 	if errors.Is(err, bootstrap.ErrNoServiceCIDR) {
 		return cloud.Machine{}, &cloud.ClassNotReadyError{Err: err}
 	}
 	if err != nil {
 		return cloud.Machine{}, &cloud.LaunchError{Reason: "LaunchTemplateResolutionFailed", Message: err.Error(), Err: err}
 	}
-	if err := ms.ensure(ctx, r); err != nil {
+	if err := ms.ensure(ctx, spec); err != nil {
 		return cloud.Machine{}, fleet.ErrorOfCall(err)
 	}
 	called := time.Now()
-	r.Order.InDoubt = ms.launches.inDoubt(r.Order.Token)
-	got, err := ms.fleet.Launch(ctx, r.Order)
+	spec.Order.InDoubt = ms.launches.inDoubt(spec.Order.Token)
+	got, err := ms.fleet.Launch(ctx, spec.Order)
 	if err != nil {
-		ms.learn(choice, r, err)
+		ms.learn(choice, spec, err)
 		if message, ok := fleet.LacksServiceRole(err); ok {
 			ms.env.in.Events.Publish(telemetry.Event{
 				Object: telemetry.ClaimRef(claim), Reason: telemetry.SpotServiceRoleMissing, Message: message,
@@ -337,31 +345,31 @@ func (ms *machines) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.N
 	return ms.bought(nc, claim, choice, got, called)
 }
 
-// ensure makes the templates of a launch, all at the same time.
-func (ms *machines) ensure(ctx context.Context, r *launchspec.Spec) error {
+// ensure makes the templates of a launch in parallel.
+func (ms *machines) ensure(ctx context.Context, spec *launchspec.Spec) error {
 	making := func(t *launch.Template) string { return "making launch template " + t.Name() }
-	return errors.Join(parallel.Of(r.Templates, len(r.Templates), making, func(t *launch.Template) error {
+	return errors.Join(parallel.Of(spec.Templates, len(spec.Templates), making, func(t *launch.Template) error {
 		_, err := ms.classes.templates.Ensure(ctx, t)
 		return err
 	})...)
 }
 
-// learn draws conclusions from a launch that failed.
-func (ms *machines) learn(choice fleet.Choice, r *launchspec.Spec, err error) {
+// learn forgets templates that EC2 does not know, and marks reservations as used up that gave no machine.
+func (ms *machines) learn(choice fleet.Choice, spec *launchspec.Spec, err error) {
 	if templateGone(err) {
-		for _, t := range r.Order.Templates {
+		for _, t := range spec.Order.Templates {
 			ms.classes.templates.Forget(t.Name)
 		}
 	}
 	var dry *cloud.NoCapacityError
 	if choice.CapacityType == v1.CapacityTypeReserved && errors.As(err, &dry) {
-		for _, t := range r.Templates {
+		for _, t := range spec.Templates {
 			ms.market.reservations.UsedUp(t.ReservationID)
 		}
 	}
 }
 
-// bought describes the machine that a launch gave.
+// bought returns the machine that a launch gave, with labels and capacity, and remembers it; called is when the launch began.
 func (ms *machines) bought(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice, got fleet.Launched,
 	called time.Time) (cloud.Machine, error) {
 	for _, c := range choice.Candidates {
@@ -386,14 +394,14 @@ func (ms *machines) bought(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice f
 			return m, nil
 		}
 	}
-	// EC2 launched more than was asked for; it is collected as a machine without a claim.
+	// Garbage collection stops it, as a machine without a claim.
 	return cloud.Machine{}, &cloud.LaunchError{Reason: v1.ReasonLaunchFailed, Err: errUnexpected,
 		Message: fmt.Sprintf("EC2 launched %s in %s, which was not asked for", got.InstanceType, got.Zone)}
 }
 
 var errUnexpected = errors.New("the launched machine was not asked for")
 
-// zonesOf counts the machines of a pool by zone: those of claims, and those that were launched a moment ago.
+// zonesOf counts the machines of a pool by zone: those of claims, and those of the last minutes that no claim names yet.
 func (ms *machines) zonesOf(pool string) map[string]int {
 	out, known := map[string]int{}, map[string]bool{}
 	for claim := range ms.env.claims.Each() {
@@ -411,7 +419,7 @@ func (ms *machines) zonesOf(pool string) map[string]int {
 	return out
 }
 
-// annotations are what a claim keeps of its class as it was at launch.
+// annotations returns the annotations by which a claim remembers its class as it was at launch.
 func (c *classes) annotations(nc *awsv1.EC2NodeClass) map[string]string {
 	out := map[string]string{awsv1.AnnotationInstanceProfileName: nc.Status.InstanceProfile}
 	for _, key := range []string{awsv1.AnnotationNodeClassHash, awsv1.AnnotationNodeClassHashVersion} {
@@ -422,8 +430,8 @@ func (c *classes) annotations(nc *awsv1.EC2NodeClass) map[string]string {
 	return out
 }
 
-// adopt finds the machine of an earlier launch of the claim: one whose answer was lost, or that an earlier controller
-// began.
+// adopt returns the machine of an earlier launch of the claim, false if there is none. The answer of that launch was lost, or an earlier
+// leader began it.
 func (ms *machines) adopt(ctx context.Context, claim *v1.NodeClaim, key string) (cloud.Machine, bool, error) {
 	if !ms.launches.mayHaveMachine(claim, key) {
 		return cloud.Machine{}, false, nil
@@ -453,7 +461,7 @@ func (c *classes) readyClass(ctx context.Context, name string) (*awsv1.EC2NodeCl
 	}
 	nc, ok := c.objects.Get(name)
 	switch {
-	case !ok: // it may have been created together with what refers to it
+	case !ok: // it may have been created at the same moment as the pool that refers to it
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s does not exist", name), Unjudged: true}
 	case nc.DeletionTimestamp != nil:
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s is being deleted", name)}
@@ -475,8 +483,8 @@ func (c *classes) readyClass(ctx context.Context, name string) (*awsv1.EC2NodeCl
 	return nc, nil
 }
 
-// notReady says in one line what keeps a class from being ready: what Ready sums up, and the first message of a condition that is
-// not itself about others.
+// notReady returns in one line why a class is not ready: the message of Ready, and the first message of a condition that does not only
+// wait for other conditions.
 func notReady(nc *awsv1.EC2NodeClass) string {
 	ready := condition.Get(nc, awsv1.ConditionTypeReady)
 	if ready == nil {

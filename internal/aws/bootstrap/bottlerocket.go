@@ -11,7 +11,7 @@ import (
 // table is a TOML table.
 type table = map[string]any
 
-// bottlerocket writes the settings that Bottlerocket reads at boot: the user's, with ours over them.
+// bottlerocket returns the settings that Bottlerocket reads at boot, as TOML: those of the user data, overridden by Karpenter's.
 func bottlerocket(o Options) (string, error) {
 	document := table{}
 	if err := toml.Unmarshal([]byte(o.UserData), &document); err != nil {
@@ -39,7 +39,7 @@ func bottlerocket(o Options) (string, error) {
 	return string(text), err
 }
 
-// subTable returns a table within a table, which it makes if it is missing.
+// subTable returns the table under a key of another table. It makes the table if it is missing.
 func subTable(parent table, key string) (table, error) {
 	value, ok := parent[key]
 	if !ok {
@@ -80,7 +80,7 @@ func kubernetesSettings(k table, o Options) error {
 	return nil
 }
 
-// kubeletSettings replaces the user's settings by those of the node class, where it has any.
+// kubeletSettings writes the kubelet settings that the node class has over those of the user data.
 func kubeletSettings(k table, c Kubelet) {
 	for key, m := range map[string]map[string]string{
 		"system-reserved": c.SystemReserved, "kube-reserved": c.KubeReserved, "eviction-hard": c.EvictionHard,
@@ -105,8 +105,8 @@ func kubeletSettings(k table, c Kubelet) {
 	}
 }
 
-// mountInstanceStorage is the command that puts local disks together before the kubelet starts. From 1.46 on the system
-// knows which folders belong there.
+// mountInstanceStorage returns the bootstrap command that joins the local disks to a RAID before the kubelet starts. Before 1.46, the
+// command has to name the folders that are moved to it.
 func mountInstanceStorage(version string) table {
 	bind := []string{"apiclient", "ephemeral-storage", "bind"}
 	if !atLeast(version, 1, 46) {
@@ -119,7 +119,7 @@ func mountInstanceStorage(version string) table {
 	}
 }
 
-// atLeast compares a version such as "v1.46.2"; "latest" is newer than any, an unreadable one older.
+// atLeast reports whether a version such as "v1.46.2" is major.minor or later. "latest" always is; a version that cannot be read never is.
 func atLeast(version string, major, minor int) bool {
 	if version == "latest" {
 		return true

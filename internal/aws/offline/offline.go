@@ -130,8 +130,8 @@ func (o Options) check() error {
 	return nil
 }
 
-// key tells apart what differs in the catalogue. A class shows only in its hardware, so that classes that differ in
-// tags or roles share one.
+// key returns the key of a catalogue in the cache. Of a class it has only what changes the catalogue, so that classes that differ in tags
+// or roles share one.
 func (o Options) key() (string, error) {
 	class, err := hardware.ClassOf(o.Class, o.Settings)
 	if err != nil {
@@ -187,7 +187,8 @@ func market(o Options) *offer.Market {
 	return m
 }
 
-// prices returns the list of the table where there is one, with the spot prices that are chosen.
+// prices returns the price list of the options. A table of prices (Options.Prices) brings its own spot prices, which SpotModel stands for
+// then: nothing is modelled over a table, and one without spot prices sells no spot machines.
 func (o Options) prices() *price.List {
 	switch {
 	case o.Prices == nil:
@@ -197,19 +198,26 @@ func (o Options) prices() *price.List {
 	}
 	onDemand := *o.Prices
 	onDemand.Spot = nil
-	quotes := map[price.Pool]cloud.NanoUSD{}
-	for pool, dollars := range o.SpotPrices {
-		quotes[pool] = cloud.FromDollars(dollars)
-	}
-	return onDemand.List().WithSpot(quotes)
+	return onDemand.List().WithSpot(quotes(o.SpotPrices))
 }
 
-// Prices returns the price list of a region: on-demand prices that ship with Karpenter, and spot prices as chosen.
+// quotes returns prices in dollars as a price list has them.
+func quotes(dollars map[price.Pool]float64) map[price.Pool]cloud.NanoUSD {
+	out := make(map[price.Pool]cloud.NanoUSD, len(dollars))
+	for pool, d := range dollars {
+		out[pool] = cloud.FromDollars(d)
+	}
+	return out
+}
+
+// Prices returns the price list of a region: on-demand prices that ship with Karpenter, and spot prices as chosen. table has those for
+// SpotTable.
 func Prices(region string, spot Spot, table map[price.Pool]float64) *price.List {
-	l := price.Static(region)
-	quotes := map[price.Pool]cloud.NanoUSD{}
 	switch spot {
+	case SpotNone:
+		table = nil
 	case SpotModel:
+		table = map[price.Pool]float64{}
 		dollars := awsdata.Prices(region)
 		arm64 := map[string]bool{}
 		for _, t := range awsdata.Types() {
@@ -219,14 +227,10 @@ func Prices(region string, spot Spot, table map[price.Pool]float64) *price.List 
 			for _, name := range awsdata.Offered(region, zone) {
 				if d, ok := dollars[name]; ok {
 					pool := price.Pool{Type: name, Zone: zone}
-					quotes[pool] = cloud.FromDollars(price.ModelSpot(pool, d, arm64[name]))
+					table[pool] = price.ModelSpot(pool, d, arm64[name])
 				}
 			}
 		}
-	case SpotTable:
-		for pool, dollars := range table {
-			quotes[pool] = cloud.FromDollars(dollars)
-		}
 	}
-	return l.WithSpot(quotes)
+	return price.Static(region).WithSpot(quotes(table))
 }

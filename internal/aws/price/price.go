@@ -40,8 +40,8 @@ func Static(region string) *List {
 	return l
 }
 
-// yuanPerDollar makes an estimate of prices in China from those elsewhere. Spot prices there are quoted in yuan: against dollars
-// each would look dearer than on demand.
+// yuanPerDollar estimates on-demand prices of regions in China from those of other regions. Spot prices there are quoted in yuan; next to
+// on-demand prices in dollars each would look too expensive.
 const yuanPerDollar = 7
 
 // OnDemand returns the price of a type in the zones of the region, false if it is not known.
@@ -50,7 +50,7 @@ func (l *List) OnDemand(instanceType string) (cloud.NanoUSD, bool) {
 	return p, ok
 }
 
-// OnDemandIn returns the price of a type in a zone. What a local zone's own price is not known of costs there what it costs in the region.
+// OnDemandIn returns the on-demand price of a type in a zone. Where the price of a local zone is not known, it is that of the region.
 func (l *List) OnDemandIn(p Pool) (cloud.NanoUSD, bool) {
 	if group, local := localGroup(l.region, p.Zone); local {
 		if price, ok := l.local[Pool{p.Type, group}]; ok {
@@ -115,8 +115,8 @@ func merged[K comparable](old, add map[K]cloud.NanoUSD) map[K]cloud.NanoUSD {
 	return out
 }
 
-// ModelSpot is the spot price, in dollars, that models and tests take for a pool: a fixed share of the on-demand price
-// between 25 % and 75 % that depends on the family, the pool, and the architecture.
+// ModelSpot returns an invented spot price, in dollars, for catalogues without an account and for tests: a share of the on-demand price
+// between 25 % and 75 %, derived from the names of family and pool so that it is always the same. arm64 costs 5 points less.
 func ModelSpot(p Pool, onDemand float64, arm64 bool) float64 {
 	family, _, _ := strings.Cut(p.Type, ".")
 	ratio := 0.25 + 0.30*unit(family) + 0.15*unit(p.Type+"/"+p.Zone)
