@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	// WriteEvery is how often a book is written. Machines that went while no process looked are charged for at most so long.
+	// WriteEvery is how often a book is written. A machine that went while no process looked is charged for at most this time.
 	WriteEvery = 5 * time.Minute
-	// LookEvery is how often a cluster is looked at, at least. What is charged for a longer time at once is estimated.
+	// LookEvery is the longest time between two looks while a controller runs. What a resumed meter charges for a gap of more than three
+	// times this is estimated.
 	LookEvery = 10 * time.Second
 	// spotFirst is how long a spot machine may wait for a price that is not the on-demand price.
 	spotFirst = 10 * 60
-	// mostWorkloads is how many workloads of a namespace have accounts in a book; the rest shares one.
+	// mostWorkloads is how many workloads of a namespace have accounts of their own; the rest shares one.
 	mostWorkloads = 500
 )
 
@@ -45,9 +46,9 @@ type Meter struct {
 	last     *cluster.Snapshot
 	until    int64 // the second up to which everything with a known price is charged; 0 before the first look
 	running  map[string]*metered
-	resumed  map[string]Tab // of a book that was kept, until the first look
+	resumed  map[string]Tab // of the file that Resume read, until the first look
 	asks     map[*podclass.Class]size
-	workload map[string]map[string]bool // with an account, by namespace
+	workload map[string]map[string]bool // those with an account in this hour, by namespace
 	spares   map[string]size            // what buffers keep free, by machine
 }
 
@@ -70,16 +71,16 @@ type metered struct {
 	spare               size // kept free for buffers
 	pods                []share
 	ready, leaving      int64 // when it became ready, and began to go; far away if not yet
-	uncertain           bool  // no process looked since From
+	uncertain           bool  // no process looked since From: what is charged next is estimated
 }
 
-// parts is how many parts a machine has.
+// parts is how many parts a machine is divided into.
 const parts = 1_000_000
 
 // never is later than any second.
 const never = 1 << 60
 
-// A share is what a pod asks for on its machine from some second on.
+// A share is what a pod requests on its machine, from a second on; 0 is as long as the machine runs.
 type share struct {
 	uid     types.UID
 	account Account
@@ -122,23 +123,7 @@ func (m *Meter) Look(snap *cluster.Snapshot, now int64, prices Prices) {
 	if now/hour > m.until/hour {
 		m.workload = map[string]map[string]bool{}
 	}
-	touched := map[string]bool{}
-	for was, is := range snap.NodeChanges(m.last) {
-		touched[idOf(was)], touched[idOf(is)] = true, true
-	}
-	before := m.spares
-	m.spares = sparesOf(snap)
-	for id, s := range before {
-		touched[id] = touched[id] || s != m.spares[id]
-	}
-	for id, s := range m.spares {
-		touched[id] = touched[id] || s != before[id]
-	}
-	delete(touched, "")
-	for _, id := range slices.Sorted(maps.Keys(touched)) {
-		if !touched[id] {
-			continue
-		}
+	for _, id := range m.changed(snap) {
 		x, row := m.running[id], snap.NodeByProviderID(id)
 		if idOf(row) == "" {
 			row = nil
@@ -172,6 +157,25 @@ func (m *Meter) Look(snap *cluster.Snapshot, now int64, prices Prices) {
 	m.book.closeBefore(now)
 }
 
+// changed returns, sorted, the machines whose row, or whose room that is kept free for buffers, differs from the last look. It takes over
+// the latter from the snapshot.
+func (m *Meter) changed(snap *cluster.Snapshot) []string {
+	ids := map[string]bool{}
+	for was, is := range snap.NodeChanges(m.last) {
+		ids[idOf(was)], ids[idOf(is)] = true, true
+	}
+	before, after := m.spares, sparesOf(snap)
+	for id := range after {
+		ids[id] = ids[id] || before[id] != after[id]
+	}
+	for id := range before {
+		ids[id] = ids[id] || before[id] != after[id]
+	}
+	m.spares = after
+	maps.DeleteFunc(ids, func(id string, differs bool) bool { return id == "" || !differs })
+	return slices.Sorted(maps.Keys(ids))
+}
+
 // sparesOf returns what CapacityBuffers and announcements keep free, by machine.
 func sparesOf(snap *cluster.Snapshot) map[string]size {
 	out := map[string]size{}
@@ -194,7 +198,8 @@ func idOf(row *cluster.Node) string {
 	return row.Claim.Status.ProviderID
 }
 
-// begin notes a machine that is new to the meter. It is charged from its launch on, or from where the book begins.
+// begin notes a machine that the meter sees for the first time. It is charged from its launch on, in the first look of a new
+// book from now on, and after Resume from where its tab ends.
 func (m *Meter) begin(row *cluster.Node, now int64, prices Prices) {
 	x := &metered{Tab: m.resumed[idOf(row)]}
 	x.Launched = row.Claim.CreationTimestamp.Unix()
@@ -217,7 +222,7 @@ func (m *Meter) begin(row *cluster.Node, now int64, prices Prices) {
 	m.charge(x, row, now, prices, m.book.add)
 }
 
-// see takes a newer row of a machine.
+// see takes over the present row of a machine.
 func (m *Meter) see(x *metered, row *cluster.Node) {
 	labels := row.Labels()
 	x.spare = m.spares[idOf(row)]
@@ -235,6 +240,7 @@ func (m *Meter) see(x *metered, row *cluster.Node) {
 	x.pods = m.shares(row)
 }
 
+// shares returns the pods of a row with their accounts.
 func (m *Meter) shares(row *cluster.Node) []share {
 	out := make([]share, 0, len(row.Pods))
 	for _, p := range row.Pods {
@@ -263,8 +269,9 @@ func (m *Meter) shares(row *cluster.Node) []share {
 	return out
 }
 
-// both returns the pods of the row that the meter has seen, and those that came with the next one.
-func (m *Meter) both(x *metered, next *cluster.Node, to int64) []share {
+// podsUntil returns the pods of a machine up to a second: those of the last look, and those that are new in the next row. A new pod that
+// does not say when it was bound counts from that second on.
+func (m *Meter) podsUntil(to int64, x *metered, next *cluster.Node) []share {
 	if next == nil || next == x.row {
 		return x.pods
 	}
@@ -284,15 +291,16 @@ func (m *Meter) both(x *metered, next *cluster.Node, to int64) []share {
 	return out
 }
 
-// A sink takes an amount of an account of a machine, at a second.
+// A sink takes an amount that a machine adds to an account, at a second.
 type sink func(at int64, machine int32, a Account, amount int64)
 
-// charge charges a machine up to a second. next is its row then, nil if it is gone. Without a known price nothing is charged yet.
+// charge charges a machine up to a second, in pieces during which neither its price, its state nor its pods change. next is its row at
+// that second, nil if it is gone. While its price is not known, nothing is charged; a later call does it.
 func (m *Meter) charge(x *metered, next *cluster.Node, to int64, prices Prices, into sink) {
 	if x.From >= to {
 		return
 	}
-	pods, ready, leaving := m.both(x, next, to), x.ready, x.leaving
+	pods, ready, leaving := m.podsUntil(to, x, next), x.ready, x.leaving
 	if next != nil {
 		if since, ok := next.InitializedSince(); ok {
 			ready = min(ready, since.Unix())
@@ -328,7 +336,8 @@ func (m *Meter) charge(x *metered, next *cluster.Node, to int64, prices Prices, 
 	}
 }
 
-// quote notes the price of the machine where that is due. It reports whether a price is known.
+// quote notes the price of the machine at From, once for each hour of its billing. It reports whether a price is known. The last
+// known price stays good if the prices no longer have the machine.
 func (x *metered) quote(prices Prices, now int64) bool {
 	if x.Priced && x.From < x.QuotedUntil {
 		return true
@@ -336,7 +345,7 @@ func (x *metered) quote(prices Prices, now int64) bool {
 	spot := x.Machine.CapacityType == v1.CapacityTypeSpot
 	q, known := prices(x.Machine.Pool, x.row.Labels())
 	if spot && !x.Priced && q.Paid == q.List && now-x.Launched < spotFirst {
-		known = false // providers take the on-demand price until they know that of spot
+		known = false // providers return the on-demand price until they know the spot price
 	}
 	if known {
 		x.Quote, x.Priced = q, true
@@ -344,7 +353,7 @@ func (x *metered) quote(prices Prices, now int64) bool {
 	if !x.Priced {
 		return false
 	}
-	begin := int64(0) // of the hours by which the machine is billed
+	begin := int64(0) // of the hours by which it is billed: of its life for spot, of the clock otherwise
 	if spot {
 		begin = x.Launched
 	}
@@ -352,9 +361,10 @@ func (x *metered) quote(prices Prices, now int64) bool {
 	return true
 }
 
-// piece divides what a machine costs up to a second, during which nothing changes.
+// piece charges a machine from From to end, a time during which nothing changes: parts for its pods, the system and what is idle, and
+// the money.
 func (x *metered) piece(pods []share, idle Kind, end int64, into sink) {
-	one := x.capacity.accelerator(x.Quote.List)
+	one := x.capacity.accelerator(x.Quote.List) // the weight of an accelerator
 	accounts := []Account{{Kind: System}, {Kind: idle}}
 	whole, room := x.capacity.weight(one), x.allocated.weight(one)
 	weights := []int64{max(0, whole-room), 0}
@@ -389,7 +399,7 @@ func (t *Tab) money(at int64, machine int32, length int64, uncertain bool, into 
 	}
 }
 
-// gap charges a machine that went while no process looked.
+// gap charges a machine that went while no process looked, as a kind of its own.
 func (m *Meter) gap(t *Tab, to int64) {
 	if !t.Priced || t.From >= to {
 		return
@@ -416,7 +426,7 @@ func (m *Meter) Peek() (*Book, []Tab) {
 	return b, tabs
 }
 
-// Turn begins a new book with the hours that are open. The last one has been written.
+// Turn begins a new book with the hours that are open. The caller has written the old one.
 func (m *Meter) Turn() {
 	m.book = m.book.next()
 	for _, x := range m.running {
@@ -424,7 +434,8 @@ func (m *Meter) Turn() {
 	}
 }
 
-// Coarsen joins the workloads of each namespace from the open hours on until the next book, the second time all namespaces. All sums stay.
+// Coarsen makes the book smaller: from its open hours on, each namespace has one account; after a second call, all namespaces share one.
+// All sums stay. The next book has workloads again.
 func (m *Meter) Coarsen() { m.book.coarsen() }
 
 // Commit notes the commitments that the cluster pays.
