@@ -207,12 +207,13 @@ func (d *Draft) nodeName(name string) string {
 	return name
 }
 
-// ownerRef is an interned owner and how many pods have it.
+// ownerRef is an interned owner with the number of pods that refer to it.
 type ownerRef struct {
 	Owner
 	pods int
 }
 
+// owner returns the interned controller of a pod, nil if it has none, and counts the reference; release gives it up.
 func (d *Draft) owner(pod *corev1.Pod) *Owner {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil {
@@ -227,7 +228,7 @@ func (d *Draft) owner(pod *corev1.Pod) *Owner {
 	return &o.Owner
 }
 
-// release gives back what a row that is gone had interned.
+// release gives up the references of a removed row to its interned class, labels and owner, which newPod counted.
 func (d *Draft) release(row *Pod) {
 	d.intern.Release(row.Class, row.Labels)
 	if row.Owner == nil {
@@ -240,7 +241,7 @@ func (d *Draft) release(row *Pod) {
 	}
 }
 
-// sameSeat reports whether a bound pod stays where it is and counts as it did, which is what most events are like.
+// sameSeat reports whether a bound pod stays on its node and counts as before. Most events are like this, and swap is cheap.
 func sameSeat(old, row *Pod) bool {
 	return row.NodeName != "" && row.NodeName == old.NodeName && !row.Terminal() && !old.Terminal() &&
 		row.Labels == old.Labels && row.Owner == old.Owner && row.DaemonSet == old.DaemonSet &&
@@ -332,7 +333,7 @@ func (d *Draft) count(row *Pod, by int) {
 	d.labels.put(c)
 }
 
-// repels reports whether a pod keeps others away from where it is.
+// repels reports whether a pod has required anti-affinity, which also keeps other pods away from its domain.
 func repels(p *Pod) bool {
 	a := p.Class.Spec.Affinity
 	return a != nil && a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0

@@ -87,9 +87,10 @@ func waitingPlans(snap *cluster.Snapshot) map[string]int {
 	return out
 }
 
-// costErrors counts claims that came and whose pool or instance types cannot be found.
+// costErrors counts new claims whose cost cannot be looked up, because their pool is gone or the provider has no instance types for it.
+// A claim counts once: when it appears, before it has a node.
 func (o *Observer) costErrors(ctx context.Context, last, snap *cluster.Snapshot) {
-	var news []string
+	var news []string // the pools of new claims that name an instance type
 	for was, is := range snap.NodeChanges(last) {
 		if is == nil || is.Claim == nil || was != nil && was.Claim != nil || is.Node != nil {
 			continue
@@ -101,7 +102,7 @@ func (o *Observer) costErrors(ctx context.Context, last, snap *cluster.Snapshot)
 	if len(news) == 0 {
 		return
 	}
-	pools, _ := o.Catalogs.Pools(ctx, snap)
+	pools, _ := o.Catalogs.Pools(ctx, snap) // has no pool without instance types
 	for _, pool := range news {
 		if _, known := pools[pool]; !known {
 			o.Metrics.PoolCostTrackerErrors.WithLabelValues(pool).Inc()

@@ -13,7 +13,8 @@ import (
 // hub is the version that is stored.
 var hub = v1.GroupVersion.Version
 
-// served makes a definition serve v1beta1 beside v1, and store v1. Of v1 it keeps what it has: another chart sees to that.
+// served makes a definition serve v1beta1 beside v1, and store v1. It leaves a v1 alone that the definition has already: the
+// chart of the definitions owns it.
 func served(crd *apiextensionsv1.CustomResourceDefinition, v1, older apiextensionsv1.CustomResourceDefinitionVersion,
 	call apiextensionsv1.WebhookClientConfig) {
 	versions := []apiextensionsv1.CustomResourceDefinitionVersion{v1}
@@ -47,14 +48,14 @@ func has(crd *apiextensionsv1.CustomResourceDefinition, version string) bool {
 	return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
 }
 
-// stores reports whether v1 is what a definition stores.
-func stores(crd *apiextensionsv1.CustomResourceDefinition) bool {
+// storesV1 reports whether a definition stores objects as v1.
+func storesV1(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Name == hub && v.Storage
 	})
 }
 
-// stale reports whether objects may be stored in another version than v1.
+// stale reports whether some objects may still be stored in another version than v1.
 func stale(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return slices.ContainsFunc(crd.Status.StoredVersions, func(v string) bool { return v != hub })
 }

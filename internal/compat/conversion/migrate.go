@@ -60,7 +60,7 @@ func (m *Migration) turn(ctx context.Context, now time.Time) error {
 	}
 	var errs []error
 	for _, crd := range defs {
-		if crd == nil || !stale(crd) || !stores(crd) {
+		if crd == nil || !stale(crd) || !storesV1(crd) {
 			continue
 		}
 		id := generation{crd.Name, crd.Generation}

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// bootPoll is how often the cloud is asked for a machine whose node has not joined, and askCall how long it may
-	// take to answer: others wait for the same workers.
+	// bootPoll is how often the cloud is asked for a machine whose node has not joined. askCall is how long it may take to answer:
+	// other claims wait for the same workers.
 	bootPoll = 30 * time.Second
 	askCall  = 10 * time.Second
 )
 
-// booting gives a claim up whose machine has ended before its node joined: a volume that cannot be made, a key that
-// may not be used and a spot machine that is taken back end it within minutes. Nothing will come of it, and its
-// pods need not wait for as long as a node may take. What the cloud cannot tell is left to that time.
+// booting gives a claim up whose machine has ended before its node joined. A volume that cannot be made, a key that may not be used or a
+// spot interruption ends a machine within minutes; its pods need not wait until the registration timeout. If the cloud cannot be asked,
+// that timeout decides.
 func (l *Loop) booting(ctx context.Context, v lifecycle.View, step lifecycle.Step) lifecycle.Step {
 	from := lifecycle.AskFrom(v)
 	if from.IsZero() || step.Kind == lifecycle.GiveUp {
@@ -40,7 +40,7 @@ func (l *Loop) booting(ctx context.Context, v lifecycle.View, step lifecycle.Ste
 	return step
 }
 
-// hasEnded reports whether the cloud says that the machine of a claim is gone, or goes.
+// hasEnded reports whether the machine of a claim is gone or being deleted, according to the cloud.
 func (l *Loop) hasEnded(ctx context.Context, claim *v1.NodeClaim) bool {
 	call, cancel := context.WithTimeout(ctx, askCall)
 	defer cancel()
@@ -48,24 +48,24 @@ func (l *Loop) hasEnded(ctx context.Context, claim *v1.NodeClaim) bool {
 	return errors.Is(err, cloud.ErrNotFound) || err == nil && m.Deleting
 }
 
-// endsBooting counts a claim that was deleted because its machine has ended, before its node joined: an
-// interruption queue tells that sooner than we ask. What ends every machine at boot would be answered by one after
-// the other.
+// endsBooting counts a claim that was deleted because its machine ended before its node joined; the interruption queue reports that sooner
+// than booting asks. Without this count, a template whose machines all end at boot is retried forever.
 func (l *Loop) endsBooting(ctx context.Context, v lifecycle.View) {
 	if !lifecycle.AskFrom(v).IsZero() && !condition.IsTrue(v.Claim, v1.ConditionTypeInstanceTerminating) && l.hasEnded(ctx, v.Claim) {
 		l.countFailed(v.Claim, true)
 	}
 }
 
-// countFailed counts, once, a claim that did not become a node; launched says that it had a machine.
-func (l *Loop) countFailed(claim *v1.NodeClaim, launched bool) {
+// countFailed counts, once, a claim that did not become a node. hadMachine is set where a machine was launched and failed; then it also
+// counts against the readiness of the pool's nodes.
+func (l *Loop) countFailed(claim *v1.NodeClaim, hadMachine bool) {
 	mine := l.launches.of(claim)
 	if mine.counted {
 		return
 	}
 	mine.counted = true
 	l.Health.NotRegistered(claim)
-	if launched {
+	if hadMachine {
 		l.Health.NeverReady(claim)
 	}
 }

@@ -10,20 +10,25 @@ import (
 	"karpenter.sh/karpenter/internal/core/drift"
 )
 
-// Whether an instance type still exists is asked for claims of some age, and not asked again soon once it is known to exist.
 const (
+	// typeCheckAge is how old a claim must be before its instance type is looked up, and typeCheckEvery how long the answer that the
+	// type exists is good for.
 	typeCheckAge   = time.Hour
 	typeCheckEvery = 30 * time.Minute
 )
 
-// driftReason says why the claim no longer is what its pool and its node class ask for. What costs least is asked first.
+// driftReason returns why a claim differs from what its pool and its node class ask for now, "" if it does not. The cheapest check comes
+// first: hashes and requirements, then the catalogue, then calls to the cloud.
 func (l *Loop) driftReason(ctx context.Context, mine *kept, claim *v1.NodeClaim, pool *v1.NodePool, now time.Time) (string, error) {
 	if reason := drift.Reason(pool, claim, l.Known); reason != "" {
 		return reason, nil
 	}
 	gone, err := l.typeGone(ctx, mine, claim, pool, now)
-	if gone || err != nil {
-		return v1.ReasonInstanceTypeNotFound, err
+	if err != nil {
+		return "", err
+	}
+	if gone {
+		return v1.ReasonInstanceTypeNotFound, nil
 	}
 	reason, err := l.Cloud.Drifted(ctx, claim)
 	if errors.Is(err, cloud.ErrNotFound) { // garbage collection deals with it
@@ -32,6 +37,8 @@ func (l *Loop) driftReason(ctx context.Context, mine *kept, claim *v1.NodeClaim,
 	return string(reason), err
 }
 
+// typeGone reports whether the pool's catalogue has the instance type of a claim no more. It is false while that need not be asked, or
+// cannot be known.
 func (l *Loop) typeGone(ctx context.Context, mine *kept, claim *v1.NodeClaim, pool *v1.NodePool, now time.Time) (bool, error) {
 	if now.Before(claim.CreationTimestamp.Add(typeCheckAge)) || now.Before(mine.typeKnown.Add(typeCheckEvery)) {
 		return false, nil
@@ -40,8 +47,11 @@ func (l *Loop) typeGone(ctx context.Context, mine *kept, claim *v1.NodeClaim, po
 	if _, ok := errors.AsType[*cloud.ClassNotReadyError](err); ok { // nothing can be said now
 		return false, nil
 	}
-	if err != nil || drift.InstanceTypeGone(claim, catalog, l.Known) {
-		return err == nil, err
+	if err != nil {
+		return false, err
+	}
+	if drift.InstanceTypeGone(claim, catalog, l.Known) {
+		return true, nil
 	}
 	mine.typeKnown = now
 	return false, nil

@@ -13,23 +13,24 @@ import (
 )
 
 const (
-	// Slot is how long the pods are counted together that come.
+	// Slot is the length of time by which arrivals are counted.
 	Slot = 5 * time.Minute
 	// slots is how many of them a day has.
 	slots = int(24 * time.Hour / Slot)
-	// mostDays is how many days are remembered: four weeks, and today.
+	// mostDays is how many days are kept: four weeks, and today.
 	mostDays = 29
-	// mostClasses is how many classes of pods one History has: those of which most came.
+	// mostClasses is how many classes of pods one History keeps: those with the most pods.
 	mostClasses = 32
-	// mostSlots is how many times of a day are remembered of one class: those at which most came.
+	// mostSlots is how many slots of a day are kept of one class: those with the most pods.
 	mostSlots = 96
 	// mostTemplate is how many bytes the template of a class may have as JSON. Larger ones are not learned.
 	mostTemplate = 4 << 10
-	// halfLife is after how many days a day counts half.
+	// halfLife is the number of days after which a day counts half.
 	halfLife = 10.0
 )
 
-// A History is which pods came to one NodePool or CapacityBuffer. Only days are remembered on which the controller looked.
+// A History is the pods that came to one NodePool or CapacityBuffer, by day and time of day. It has only days on which the controller
+// looked.
 type History struct {
 	Days    []*Day   `json:"days,omitempty"` // the oldest first
 	Classes []*Class `json:"classes,omitempty"`
@@ -84,7 +85,7 @@ func (c counts) find(slot int) (int, bool) {
 	return slices.BinarySearchFunc(c, slot, func(a count, slot int) int { return int(a.slot) - slot })
 }
 
-// See notes that the controller looks at this time. On a new day what is too old is forgotten; it returns true then.
+// See notes that the controller looks now. It reports whether this begins a new day; then it also forgets days that are too old.
 func (h *History) See(now time.Time) (newDay bool) {
 	date, slot := dateOf(now)
 	if len(h.Days) == 0 || h.Days[len(h.Days)-1].Date < date {
@@ -112,7 +113,7 @@ func (h *History) forget() {
 	h.Classes = slices.DeleteFunc(h.Classes, func(c *Class) bool { return len(c.Came) == 0 })
 }
 
-// Add counts pods of a workload that came. Of several templates the newest is remembered.
+// Add counts pods of a workload that came now. The newest template of the workload replaces earlier ones.
 func (h *History) Add(at time.Time, w Workload, template *corev1.PodTemplateSpec, pods int) {
 	date, slot := dateOf(at)
 	if text, err := json.Marshal(template); err != nil || len(text) > mostTemplate {
@@ -137,7 +138,8 @@ func (h *History) class(w Workload) *Class {
 	return nil
 }
 
-// admit makes a class, in place of the smallest where there are as many as there may be; nil if all others are larger.
+// admit makes a class for a workload. If the history is full, it replaces the class with the least weight, or returns nil if all weigh
+// more than the new one.
 func (h *History) admit(w Workload, date, pods int) *Class {
 	c := &Class{Workload: w, Came: map[int]counts{}}
 	if len(h.Classes) < mostClasses {
@@ -157,7 +159,7 @@ func (h *History) admit(w Workload, date, pods int) *Class {
 	return c
 }
 
-// weight is how many pods came, of which older ones count less.
+// weight returns the number of pods that came; pods of older days count less.
 func (c *Class) weight(date int) (sum float64) {
 	for day, came := range c.Came {
 		for _, n := range came {
@@ -167,7 +169,7 @@ func (c *Class) weight(date int) (sum float64) {
 	return sum
 }
 
-// decayed is the weight of a day that many days ago: half after each halfLife.
+// decayed returns the weight of the day so many days ago: half after each halfLife.
 func decayed(days int) float64 { return math.Exp2(-float64(days) / halfLife) }
 
 func (c *Class) add(date, slot int, minute uint8, pods int) {
@@ -227,7 +229,7 @@ func (c *counts) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Shorten forgets the oldest day.
+// Shorten forgets the oldest day. The caller repeats it until all histories together are small enough to be stored.
 func (h *History) Shorten() {
 	if len(h.Days) > 0 {
 		h.Days = h.Days[1:]

@@ -169,14 +169,15 @@ func (q *question) collect(bad map[problem.ClassID]bool) {
 	}
 }
 
-// pinsOf are the domains that pods are held in; those that are to be chosen do not count.
+// pinsOf returns the domains that pods are pinned to: those in which the plan at hand counts them, by topology key. It is nil for pods that
+// count in none, and for pods whose domain the packer chooses; pinLeast pins as many of those as every plan has in a domain.
 func (q *question) pinsOf(p problem.Put) []int32 {
 	pins := q.at.Pins(p)
 	if pins == nil || !q.chooses {
 		return pins
 	}
-	all := item{class: p.Class, variant: p.Variant, count: q.p.Classes[p.Class].Count}
-	if _, least, _ := q.leastByDomain(&all); least != nil {
+	whole := item{class: p.Class, variant: p.Variant, count: q.p.Classes[p.Class].Count} // leastByDomain knows whole classes only
+	if _, least, _ := q.leastByDomain(&whole); least != nil {
 		return nil
 	}
 	return pins

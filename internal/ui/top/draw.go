@@ -11,10 +11,10 @@ import (
 	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
-// A line is one of the screen, printable or not.
+// A line is one line of the screen.
 type line struct {
 	text  string
-	style string // what turns it on, "" for plain text
+	style string // the escape sequence that turns its style on, "" for plain text
 }
 
 // How lines look.
@@ -32,7 +32,7 @@ func (m *Model) View() tea.View {
 	return v
 }
 
-// draw returns as many lines as the screen has. All text passes here, so all of it is plain.
+// draw returns the screen. All text passes through Plain here, so no name can send escape sequences to the terminal.
 func (m *Model) draw() string {
 	lines := m.head()
 	room := m.room()
@@ -67,7 +67,7 @@ func (m *Model) room() int {
 // mostRemarks is how many remarks stand above the tables.
 const mostRemarks = 2
 
-// head is what stands above the tables.
+// head returns the lines above the tables: the bill, at most mostRemarks remarks, and the tabs.
 func (m *Model) head() []line {
 	p := m.picture
 	out := []line{{p.bill() + " Read at " + p.At.Format("15:04:05") + ".", bold}, {p.paid(), faint}}
@@ -81,7 +81,7 @@ func (m *Model) head() []line {
 	return append(out, line{}, line{m.tabs(), ""})
 }
 
-// remarks are what went wrong with the last reading, and what there is to know of the picture.
+// remarks returns the error of the last reading, what is paused, and the remarks of the picture.
 func (m *Model) remarks() []string {
 	out := slices.Concat(m.picture.Paused, m.picture.Remarks)
 	if m.trouble != nil {
@@ -117,7 +117,7 @@ func (m *Model) tabs() string {
 	return out
 }
 
-// title says what is opened.
+// title names the opened object.
 func (o *opened) title() string {
 	switch o.section {
 	case ofHelp:
@@ -132,7 +132,7 @@ func (o *opened) title() string {
 	return "pod " + o.key
 }
 
-// body is what stands between head and foot.
+// body returns the lines between head and foot: the open object, or the table.
 func (m *Model) body(room int) []line {
 	if m.opened != nil {
 		return m.openedLines(room)
@@ -152,7 +152,7 @@ func (m *Model) body(room int) []line {
 	return out
 }
 
-// nothing is what an empty table says.
+// nothing returns the sentence for an empty table.
 func (m *Model) nothing() string {
 	switch {
 	case m.section == ofNodes && len(m.picture.Nodes) > 0:
@@ -167,7 +167,7 @@ func (m *Model) nothing() string {
 	return "No pod waits for a node."
 }
 
-// openedLines are those of what is opened that are to be seen.
+// openedLines returns the lines of the open object that fit.
 func (m *Model) openedLines(room int) []line {
 	var out []line
 	lines := m.wrapped(m.opened.lines)
@@ -180,7 +180,7 @@ func (m *Model) openedLines(room int) []line {
 	return out
 }
 
-// foot is the line at the bottom.
+// foot returns the line at the bottom: the keys, or how to end the filter.
 func (m *Model) foot() line {
 	if m.filter.typing {
 		return line{"type what the nodes have; enter keeps it, esc shows all", faint}
