@@ -83,7 +83,7 @@ func usage(w io.Writer) {
 // controller reads the settings and runs until ctx ends.
 func controller(ctx context.Context, args []string) error {
 	core, kubeconfig := operator.DefaultSettings(), ""
-	p := providers[0]()
+	p := awsProvider()
 	settings := append(core.List(), p.settings()...)
 	settings = append(settings, setting.String(&kubeconfig, "kubeconfig", "how to reach the API server; in a cluster it is known"))
 	if err := setting.Read("karpenter controller", settings, args, os.LookupEnv, os.Stderr); err != nil {

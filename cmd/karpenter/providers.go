@@ -10,7 +10,7 @@ import (
 	"karpenter.sh/karpenter/internal/operator"
 )
 
-// provider is one cloud: its settings, and how to reach it once they are read.
+// provider is a cloud: its settings, and how to reach it once they are read.
 type provider struct {
 	nodeClasses operator.NodeClasses
 	settings    func() []setting.Setting
@@ -18,9 +18,7 @@ type provider struct {
 	open        func(ctx context.Context, core operator.Settings, in operator.CloudInput) (*operator.Cloud, error)
 }
 
-// providers lists the clouds that this program knows. The first one is used.
-var providers = []func() provider{awsProvider}
-
+// awsProvider returns the cloud of this program; see controller in main.go.
 func awsProvider() provider {
 	s := aws.DefaultSettings()
 	return provider{
