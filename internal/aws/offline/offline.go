@@ -213,10 +213,7 @@ func quotes(dollars map[price.Pool]float64) map[price.Pool]cloud.NanoUSD {
 // Prices returns the price list of a region: on-demand prices that ship with Karpenter, and spot prices as chosen. table has those for
 // SpotTable.
 func Prices(region string, spot Spot, table map[price.Pool]float64) *price.List {
-	switch spot {
-	case SpotNone:
-		table = nil
-	case SpotModel:
+	if spot == SpotModel {
 		table = map[price.Pool]float64{}
 		dollars := awsdata.Prices(region)
 		arm64 := map[string]bool{}

@@ -386,6 +386,38 @@ func TestTimesOfTheAPICount(t *testing.T) {
 }
 
 // While no process looks machines go on to cost what they cost. What went is charged for at most the time between two writes.
+func TestRoomForABufferIsChargedWhileItIsKeptThoughTheNodeStaysTheSame(t *testing.T) {
+	w := newWorld(1)
+	w.launch(0)
+	m := w.machines["m1"]
+	w.join(m, 0)
+	meter := NewMeter(payer, hour)
+	look := func(at int64, edit func(*cluster.Draft)) {
+		w.store.Update(edit)
+		meter.Look(w.store.Snapshot(), at, w.price)
+	}
+	look(hour, func(*cluster.Draft) {})
+	look(hour+600, func(d *cluster.Draft) {
+		half := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "spare"}}
+		half.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list4("2", "8Gi")}}}
+		d.PutSpares("shop", "spare", []*corev1.Pod{half})
+		d.PlaceSpares("shop", "spare", []string{m.node.Name})
+	})
+	look(hour+1200, func(*cluster.Draft) {})
+	look(hour+1800, func(d *cluster.Draft) { d.DropSpares("shop", "spare") })
+	look(2*hour, func(*cluster.Draft) {})
+	book, _ := meter.Peek()
+	book.Bills(0, 2*hour, func(bill *Bill) {
+		kinds := map[Kind]cloud.NanoUSD{}
+		for _, p := range bill.Parts {
+			kinds[p.Account.Kind] += p.Cost
+		}
+		if off := 6*kinds[Buffer] - bill.Paid; off < -6 || off > 6 || bill.Paid == 0 { // half of the machine for 20 minutes
+			t.Errorf("the buffer costs %d of %d, want a sixth", kinds[Buffer], bill.Paid)
+		}
+	})
+}
+
 func TestAGapIsEstimatedAndNotDropped(t *testing.T) {
 	w := newWorld(3)
 	begin := int64(1_700_000_000) / hour * hour

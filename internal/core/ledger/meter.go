@@ -172,7 +172,7 @@ func (m *Meter) changed(snap *cluster.Snapshot) []string {
 		ids[id] = ids[id] || before[id] != after[id]
 	}
 	m.spares = after
-	maps.DeleteFunc(ids, func(id string, differs bool) bool { return id == "" || !differs })
+	maps.DeleteFunc(ids, func(_ string, differs bool) bool { return !differs })
 	return slices.Sorted(maps.Keys(ids))
 }
 
