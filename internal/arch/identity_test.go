@@ -17,7 +17,7 @@ var joinedKeys = map[string]string{
 	"internal/aws/profile/profile.go Name":        "the name of a profile that exists in IAM must not change",
 	"internal/control/open/names.go name":         "names of claims must not change between versions; %q quotes each part",
 	"internal/core/disrupt/queue.go Add":          "the ID of a step is what people read in logs; names have no commas",
-	"internal/explain/why/space.go ofContainers": "the text is what people read; no part of a port has a slash",
+	"internal/explain/why/space.go ofContainers":  "the text is what people read; no part of a port has a slash",
 	"internal/history/recording/capture.go apply": "the text is the UID of a workload in a recording; create events have two kinds, neither with a space",
 	"internal/ui/cli/expand.go ordinals":          "the text is the name of a pod",
 	"internal/ui/cli/expand.go replicas":          "the text is the name of a pod",
