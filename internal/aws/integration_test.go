@@ -198,6 +198,71 @@ func TestARebalanceRecommendationReplacesWhereTheSettingAsksForIt(t *testing.T) 
 	}
 }
 
+// One machine of an interruptible reservation is taken back. The others stay, the count of the reservation stays true, and the next
+// machine is launched into another reservation; three minutes later this one is tried again.
+func TestAReservationWhoseMachineIsInterruptedIsAvoidedForAWhile(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, func(s *Settings) { s.InterruptionQueue, s.ReservedCapacity = "demo", true }, func(t *testing.T, w *world) {
+		reserve := func(n int32) string {
+			return w.cloud.Reserve(awsmodel.Reservation{InstanceType: "m5.large", Zone: "us-east-1a", Count: n, Interruptible: true,
+				Tags: map[string]string{"for": "karpenter"}})
+		}
+		large, small := reserve(5), reserve(2)
+		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) {
+			s.CapacityReservationSelectorTerms = []awsv1.CapacityReservationSelectorTerm{{Tags: map[string]string{"for": "karpenter"}}}
+		})
+		time.Sleep(2 * time.Minute)
+		launch := func(name string) (*v1.NodeClaim, cloud.Machine) {
+			claim := newClaim(name)
+			claim.Spec.Requirements[2].Values = []string{"reserved"}
+			return w.create(t, claim)
+		}
+		a, m := launch("a")
+		b, _ := launch("b")
+		time.Sleep(time.Minute)
+		left := w.provider.market.reservations.Left(large)
+		check(t, w.cloud.ReservationWarning(instanceID(m.ProviderID)))
+		time.Sleep(2 * time.Second)
+		if w.claim(t, a.Name).DeletionTimestamp == nil || w.claim(t, b.Name).DeletionTimestamp != nil {
+			t.Error("want the interrupted claim deleted, and the other one of the reservation kept")
+		}
+		if got := w.provider.market.reservations.Left(large); got != left || left != 3 {
+			t.Errorf("%d places are left in the reservation, %d before the interruption; want 3", got, left)
+		}
+		if c, _ := launch("c"); c.Labels[awsv1.LabelCapacityReservationID] != small {
+			t.Errorf("the next machine is of reservation %s, want %s", c.Labels[awsv1.LabelCapacityReservationID], small)
+		}
+		time.Sleep(shortage.Life)
+		if d, _ := launch("d"); d.Labels[awsv1.LabelCapacityReservationID] != large {
+			t.Errorf("three minutes later a machine is of reservation %s, want %s", d.Labels[awsv1.LabelCapacityReservationID], large)
+		}
+	})
+}
+
+// A machine that is gone gives its place back once, however often it is asked for: until the next listing nothing else corrects the count.
+func TestAMachineThatIsGoneGivesItsPlaceBackOnce(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, func(s *Settings) { s.ReservedCapacity = true }, func(t *testing.T, w *world) {
+		id := w.cloud.Reserve(awsmodel.Reservation{InstanceType: "m5.large", Zone: "us-east-1a", Count: 2, Tags: map[string]string{"for": "karpenter"}})
+		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) {
+			s.CapacityReservationSelectorTerms = []awsv1.CapacityReservationSelectorTerm{{Tags: map[string]string{"for": "karpenter"}}}
+		})
+		time.Sleep(2 * time.Minute)
+		claim := newClaim("a")
+		claim.Spec.Requirements[2].Values = []string{"reserved"}
+		_, m := w.create(t, claim)
+		check(t, w.provider.Terminate(t.Context(), m.ProviderID))
+		time.Sleep(20 * time.Second) // it is gone then, and shown as such
+		left := w.provider.market.reservations.Left(id)
+		for range 3 {
+			if err := w.provider.Terminate(t.Context(), m.ProviderID); !errors.Is(err, cloud.ErrNotFound) {
+				t.Fatalf("Terminate = %v, want that the machine is gone", err)
+			}
+		}
+		if got := w.provider.market.reservations.Left(id); got != left+1 {
+			t.Errorf("%d places are left, %d before; want one more", got, left)
+		}
+	})
+}
+
 // A message says when it was sent; nobody can make a machine wait by saying that it was sent next year.
 func TestTimesOfMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -64,7 +64,8 @@ func (ms *machines) interruptClaim(ctx context.Context, claim *v1.NodeClaim, m i
 	case interrupt.SpotInterrupted:
 		ms.market.stock.Mark(poolOf(claim))
 	case interrupt.ReservationReclaimed:
-		ms.market.reservations.UsedUp(claim.Labels[awsv1.LabelCapacityReservationID])
+		// The other machines of the reservation stay, and its count stays true; but what is taken back is not launched into again.
+		ms.market.stock.MarkReservation(claim.Labels[awsv1.LabelCapacityReservationID])
 	}
 	if claim.DeletionTimestamp != nil {
 		return nil

@@ -114,7 +114,7 @@ func (e *environment) batchSent(batcher string, size int, open time.Duration) {
 
 // launchFailed receives every failure, also when another choice of the same call was launched.
 func (k *market) launchFailed(f fleet.Failure) {
-	if f.Reservation != "" && f.Out() {
+	if f.UsedUp() {
 		k.reservations.UsedUp(f.Reservation)
 	}
 	if f.CapacityType == v1.CapacityTypeSpot && f.Scarce() {

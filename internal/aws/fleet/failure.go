@@ -27,6 +27,7 @@ type Failure struct {
 
 const (
 	noAddresses   = "InsufficientFreeAddressesInSubnet"
+	noPlace       = "ReservationCapacityExceeded"
 	noServiceRole = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 	elsewhere     = "InvalidPlacementGroup.InUse" // a cluster placement group has its machines in another zone
 )
@@ -34,7 +35,7 @@ const (
 // outCodes are what EC2 says when there is no machine to be had.
 var outCodes = []string{
 	"InsufficientInstanceCapacity", "MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "UnfulfillableCapacity", "Unsupported",
-	"MaxFleetCountExceeded", "ReservationCapacityExceeded", "InvalidCapacityReservationState.Unavailable", "SpotMaxPriceTooLow",
+	"MaxFleetCountExceeded", noPlace, "InvalidCapacityReservationState.Unavailable", "SpotMaxPriceTooLow",
 	noAddresses, elsewhere,
 }
 
@@ -66,8 +67,11 @@ func (f Failure) Mark(s *shortage.List) {
 	case f.full():
 		s.MarkGroup(f.Place.Group, f.Zone)
 	default:
-		if f.InstanceType != "" && f.CapacityType != v1.CapacityTypeReserved {
+		switch {
+		case f.CapacityType != v1.CapacityTypeReserved && f.InstanceType != "":
 			s.Mark(shortage.Pool{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone, Place: f.Place})
+		case f.Reservation != "" && !f.UsedUp() && f.Code != noAddresses:
+			s.MarkReservation(f.Reservation)
 		}
 		if f.Code == noAddresses && f.Subnet != "" {
 			s.MarkSubnet(f.Subnet)
@@ -86,6 +90,9 @@ func (f Failure) full() bool {
 
 // Out says that the failure means there is no machine, not that something is wrong.
 func (f Failure) Out() bool { return slices.Contains(outCodes, f.Code) }
+
+// UsedUp says that no place is left in the reservation.
+func (f Failure) UsedUp() bool { return f.Reservation != "" && f.Code == noPlace }
 
 // Scarce says that EC2 has no more machines of the type in the zone.
 func (f Failure) Scarce() bool {

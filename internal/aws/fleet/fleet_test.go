@@ -374,21 +374,24 @@ func TestFailuresInPlacementGroups(t *testing.T) {
 }
 
 func TestReservedFailureMarksNoPool(t *testing.T) {
-	s := shortage.New()
 	o := &Order{CapacityType: "reserved", Templates: []Template{
 		{Name: "lt-1", Reservation: "cr-1", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-b"}}},
 		{Name: "lt-2", Reservation: "cr-2", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-a"}}},
 	}}
 	errs := []ec2types.CreateFleetError{fleetError("ReservationCapacityExceeded", "x", "m5.large", "subnet-a"),
 		fleetError("InvalidCapacityReservationState.Unavailable", "x", "m5.large", "subnet-a")}
-	for _, f := range failuresOf(errs, o, map[string]string{"subnet-a": "z-a"}) {
+	errs = append(errs, fleetError(noAddresses, "x", "m5.large", "subnet-a"))
+	for i, f := range failuresOf(errs, o, map[string]string{"subnet-a": "z-a"}) {
+		s := shortage.New()
 		f.Mark(s)
-		if f.Reservation != "cr-2" || !f.Out() {
-			t.Errorf("the failure is of reservation %q, used up: %v; want cr-2", f.Reservation, f.Out())
+		usedUp, marked := i == 0, i == 1 // a full one is known by its count, and without addresses it is the subnet that is out
+		if f.Reservation != "cr-2" || !f.Out() || f.UsedUp() != usedUp || s.ReservationOut("cr-2") != marked {
+			t.Errorf("%s is of reservation %q, used up: %v, marked: %v; want cr-2, %v, %v",
+				f.Code, f.Reservation, f.UsedUp(), s.ReservationOut("cr-2"), usedUp, marked)
 		}
-	}
-	if s.Sequence() != 0 {
-		t.Error("a reservation that is used up marks a pool")
+		if s.ReservationOut("cr-1") || s.Out(shortage.Pool{CapacityType: "reserved", InstanceType: "m5.large", Zone: "z-a"}) {
+			t.Errorf("%s marks another reservation or the pool", f.Code)
+		}
 	}
 }
 

@@ -40,7 +40,10 @@ type Reservation struct {
 }
 
 // out knows what was found to be out.
-type out interface{ Out(shortage.Pool) bool }
+type out interface {
+	Out(shortage.Pool) bool
+	ReservationOut(id string) bool
+}
 
 // risks knows how often spot machines are taken back, and which could not be had a short while ago.
 type risks interface {
@@ -224,7 +227,8 @@ func (m *Market) reserved(r Reservation, partition string, usable bool) (cloud.O
 		Price:       p / reservedShare,
 		Reservation: r.ID,
 		Reserved:    r.Remaining,
-		Available:   usable && !m.closed(z) && r.Remaining > 0 && !r.Expiring,
+		Available: usable && !m.closed(z) && r.Remaining > 0 && !r.Expiring &&
+			(m.Stock == nil || !m.Stock.ReservationOut(r.ID)),
 	}, true
 }
 

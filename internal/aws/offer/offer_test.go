@@ -22,6 +22,8 @@ func (d dry) Out(p shortage.Pool) bool {
 	return d[strings.TrimSpace(strings.Join([]string{p.CapacityType, p.InstanceType, p.Zone, p.Group, p.Partition}, " "))]
 }
 
+func (d dry) ReservationOut(id string) bool { return d[id] }
+
 // market sells m5.large in zones a and b; the class has subnets in a and c.
 func market(edit func(*Market)) *Market {
 	m := &Market{
@@ -74,6 +76,11 @@ func TestAvailability(t *testing.T) {
 			used.Remaining = 0
 			m.Reservations = []Reservation{used}
 		}, true, []string{"on-demand/z-a", "spot/z-a"}},
+		"not a reservation that gives no machines now": {func(m *Market) {
+			sibling := reservation
+			sibling.ID, m.Stock = "cr-2", dry{"cr-1": true}
+			m.Reservations = []Reservation{reservation, sibling}
+		}, true, []string{"on-demand/z-a", "spot/z-a", "reserved/z-a"}},
 		"not a reservation that is about to end": {func(m *Market) {
 			ending := reservation
 			ending.Expiring = true

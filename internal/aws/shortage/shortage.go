@@ -1,5 +1,5 @@
-// Package shortage remembers what was found to be out: pools, whole capacity types, zones of placement groups, and
-// subnets without addresses.
+// Package shortage remembers what was found to be out: pools, whole capacity types, capacity reservations, zones of placement groups,
+// and subnets without addresses.
 //
 // What is out for a placement group may well be there outside of it, so that concerns the group only. What is out without a group is out
 // for everybody.
@@ -29,11 +29,12 @@ type Place struct{ Group, Partition string }
 type List struct {
 	mu       sync.Mutex
 	sequence uint64
-	until    map[any]time.Time // by Pool, capacityType, groupZone or subnet
+	until    map[any]time.Time // by Pool, capacityType, reservation, groupZone or subnet
 }
 
 type (
 	capacityType string
+	reservation  string
 	subnet       string
 	groupZone    struct{ group, zone string }
 )
@@ -46,6 +47,9 @@ func (s *List) Mark(p Pool) { s.mark(p) }
 
 // MarkCapacityType says that a whole capacity type is out.
 func (s *List) MarkCapacityType(ct string) { s.mark(capacityType(ct)) }
+
+// MarkReservation says that nothing can be launched into a capacity reservation, although places may be left in it.
+func (s *List) MarkReservation(id string) { s.mark(reservation(id)) }
 
 // MarkGroup says that a placement group takes no more machines in a zone, whatever they are.
 func (s *List) MarkGroup(group, zone string) { s.mark(groupZone{group, zone}) }
@@ -81,6 +85,13 @@ func (s *List) Out(p Pool) bool {
 	everywhere := p
 	everywhere.Place = Place{}
 	return s.out(everywhere) || s.out(groupZone{p.Group, p.Zone})
+}
+
+// ReservationOut reports whether a capacity reservation is out.
+func (s *List) ReservationOut(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out(reservation(id))
 }
 
 // SubnetOut reports whether a subnet has no free addresses.

@@ -37,6 +37,7 @@ func TestWhatIsOut(t *testing.T) {
 		"any type in a zone of a group that is full": {func(s *List) { s.MarkGroup("pg-1", "z-a") }, m5a.in("pg-1", "2"), true},
 		"not in another zone of such a group":        {func(s *List) { s.MarkGroup("pg-1", "z-b") }, m5a.in("pg-1", "2"), false},
 		"nothing beside a group that is full":        {func(s *List) { s.MarkGroup("pg-1", "z-a") }, m5a, false},
+		"a reservation is not a pool":                {func(s *List) { s.MarkReservation("cr-1") }, m5a, false},
 		"a subnet is not a pool":                     {func(s *List) { s.MarkSubnet("subnet-1") }, m5a, false},
 	} {
 		t.Run(name, func(t *testing.T) {
