@@ -356,7 +356,8 @@ func (c *checker) checkGroups() {
 
 // A tally is what a group sees in one domain at the end.
 type tally struct {
-	before            int // matching pods that ran already
+	before            int // matching pods that ran already, and DaemonSet pods of new nodes
+	daemons           int // the latter
 	matching          int // matching pods of this batch that are counted
 	owners, ownersOwn int // owners of this batch, and those of them that match themselves
 	sample            resident
@@ -378,6 +379,7 @@ func (c *checker) tally(g int, group *spread.Group, crowds []crowd) map[int]*tal
 		for _, a := range cr.daemon {
 			if a.Group == g && d >= 0 && c.countedOn(group, cr.bin) {
 				at(d).before += a.Count
+				at(d).daemons += a.Count
 			}
 		}
 		for _, x := range cr.pods {
@@ -471,6 +473,9 @@ func (c *checker) checkSkew(g int, group *spread.Group, domains map[int]*tally, 
 		}
 	}
 	before := t.before
+	if !c.facts.strict.Has(g) {
+		before -= t.daemons // nodes are opened although their daemons upset a mere preference of pods that are placed already
+	}
 	if t.ownersOwn == 0 {
 		before = min(before, least+int(group.MaxSkew)) // owners that do not match do not raise the skew
 	}
