@@ -20,6 +20,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/drift"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/testing/fakecloud"
@@ -35,6 +36,33 @@ func TestLaunchTrouble(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			sim.WantNothing(t, w)
 			sim.WantEvent(t, k, "InsufficientCapacityError", "c")
+		})
+	})
+	t.Run("without capacity the pods that wait for the claim are told, and no others", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			w.Cloud.SetStock(fakecloud.Where{}, 0)
+			at := map[string]string{"a": "c", "ended": "c", "bound": "c", "elsewhere": "other"}
+			for _, name := range slices.Sorted(maps.Keys(at)) {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+				sim.Create(t, w, pod)
+			}
+			time.Sleep(time.Second)
+			k.Store.Update(func(d *cluster.Draft) {
+				for name, target := range at {
+					d.Plan(cluster.PodKey{Namespace: "default", Name: name}, target, time.Now())
+				}
+			})
+			memapi.Edit(w.API, "default", "ended", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+			memapi.Edit(w.API, "default", "bound", func(p *corev1.Pod) { p.Spec.NodeName = "n" })
+			time.Sleep(time.Second)
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(5 * time.Second)
+			sim.WantEvent(t, k, "InsufficientCapacityError", "a")
+			for _, e := range k.Events() {
+				if e.Reason == "InsufficientCapacityError" && e.InvolvedObject.Name != "a" && e.InvolvedObject.Name != "c" {
+					t.Errorf("%s is told, which does not wait for the claim", e.InvolvedObject.Name)
+				}
+			}
 		})
 	})
 	t.Run("a node class that is not there deletes the claim", func(t *testing.T) {

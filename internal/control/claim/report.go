@@ -36,7 +36,7 @@ func (l *Loop) reportLaunchFailed(ctx context.Context, claim *v1.NodeClaim, err 
 	cause, message := causeOf(err)
 	l.Journal.Add(journal.Record{Act: journal.FellBack, Loop: lifeName, About: about(claim), Reason: cause, Text: message})
 	if dry, ok := errors.AsType[*cloud.NoCapacityError](err); ok {
-		l.Events.Tell(telemetry.Refs(nil, claim), telemetry.InsufficientCapacity,
+		l.Events.Tell(append(telemetry.Refs(nil, claim), l.podsOf(claim)...), telemetry.InsufficientCapacity,
 			fmt.Sprintf("The cloud has no machine for NodeClaim %s now: %v", claim.Name, dry.Err))
 		return
 	}
@@ -45,6 +45,17 @@ func (l *Loop) reportLaunchFailed(ctx context.Context, claim *v1.NodeClaim, err 
 		return
 	}
 	l.Events.Tell(telemetry.Refs(nil, claim), telemetry.LaunchFailed, strings.TrimPrefix(cause+": "+message, ": "), cause)
+}
+
+// podsOf names the pods that wait for the machine of a claim.
+func (l *Loop) podsOf(claim *v1.NodeClaim) (out []corev1.ObjectReference) {
+	snap := l.Store.Snapshot()
+	for p := range snap.Unbound() {
+		if seat, ok := snap.Planned(p.PodKey); ok && seat.Target == claim.Name {
+			out = append(out, telemetry.PodRef(p.Namespace, p.Name, p.UID))
+		}
+	}
+	return out
 }
 
 // causeOf names why the cloud gave no machine, as far as it says, and tells it in its own words.

@@ -137,7 +137,8 @@ var reasons = []EventRow{
 	{AwaitingVolumeDetachment, normal, "Volumes are still attached to a drained node.", repeatInterval, 0, 0, false},
 	{TerminationGracePeriodEnding, warning, "The time by which a node must be gone is known.", repeatInterval, 0, 0, false},
 	{FailedConsistencyCheck, warning, "A node is not what its NodeClaim promised.", repeatInterval, 0, 0, false},
-	{InsufficientCapacity, warning, "The cloud has none of what a NodeClaim allows.", repeatInterval, 0, 0, false},
+	{InsufficientCapacity, warning, "The cloud has none of what a NodeClaim allows; told on the NodeClaim and on the pods that " +
+		"were planned onto it.", repeatInterval, 0, 0, true},
 	{LaunchFailed, warning, "The cloud refuses to launch a machine, for another reason than capacity, or does so for " +
 		"now; the message says why. It is tried again.", repeatInterval, 0, 0, false},
 	{FewInstanceTypes, normal, "A spot machine is bought from fewer than five instance types, because the pool and its " +
