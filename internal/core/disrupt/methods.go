@@ -113,12 +113,12 @@ func (s *search) replace(why replacing, candidates []*Candidate) []*Step {
 	gone, closed, landed := map[string]bool{}, union(s.survey.closed, why.closed), maps.Clone(s.survey.closed)
 	for range s.survey.settings.Trials {
 		left = slices.DeleteFunc(left, func(c *Candidate) bool { return landed[c.Name()] }) // pods of those that were taken go there
-		window := s.ledger.Fits(why.reason, left)
+		window := s.together(s.ledger.Fits(why.reason, left))
 		if len(window) == 0 || s.survey.w.ended() {
 			break
 		}
 		left = slices.DeleteFunc(left, func(c *Candidate) bool { return slices.Contains(window, c) })
-		answer := s.whatIf.insist(window, engine.Question{Gone: gone, Closed: closed})
+		answer := s.whatIf.insist(window, engine.Question{Pools: s.whatIf.opens(why.reason, window), Gone: gone, Closed: closed})
 		for c, stuck := range answer.refused {
 			s.hold(why.reason, c, noPlace(stuck))
 		}

@@ -173,6 +173,7 @@ func (s *search) fingerprint(movers []*Candidate) fingerprint {
 		text(name, string(pool.UID))
 		number(int(pool.Generation)) // of the spec: the status of a pool changes with every claim
 		number(s.ledger.Left(name, v1.DisruptionReasonUnderutilized))
+		flag(s.survey.w.Rollouts[name].Still)
 	}
 	return fingerprint{h.Sum64(), catalogsOf(s.survey.w)}
 }

@@ -32,3 +32,12 @@ func (s *survey) rollout(c *Candidate, reason v1.DisruptionReason) (why Refusal,
 	}
 	return Refusal{}, false
 }
+
+// together returns those of some nodes that one question is asked about. A pool in which a rollout is under way gets machines for its own
+// drifted nodes only, so these are asked about apart from the others.
+func (s *search) together(window []*Candidate) []*Candidate {
+	if !slices.ContainsFunc(window, func(c *Candidate) bool { return s.survey.w.Rollouts[c.Pool.Name].Still }) {
+		return window
+	}
+	return slices.DeleteFunc(window, func(c *Candidate) bool { return c.Pool.Name != window[0].Pool.Name })
+}

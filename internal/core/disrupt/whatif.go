@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
@@ -34,6 +35,19 @@ func (s *survey) whatIf() *whatIf {
 		}
 	}
 	return q
+}
+
+// opens returns the pools in which a step may open machines in place of some nodes.
+//
+// While a rollout of a pool is under way or stopped, its machines may be bad ones: it gets only those that replace its own nodes, of which
+// the rollout decides how many go. The pods of a broken node get what waiting pods would get.
+func (q *whatIf) opens(reason v1.DisruptionReason, remove []*Candidate) []engine.Pool {
+	if q.survey.w.Rollouts == nil || reason == v1.DisruptionReasonUnhealthy {
+		return q.openable
+	}
+	return slices.DeleteFunc(slices.Clone(q.openable), func(p engine.Pool) bool {
+		return q.survey.w.Rollouts[p.Pool.Name].Still && p.Pool.Name != remove[0].Pool.Name
+	})
 }
 
 // gate keeps consolidation from moving pods onto nodes that go themselves.
@@ -67,10 +81,12 @@ type part struct {
 // ask plans the fleet without the nodes of remove. Nodes whose pods find no place stay, and the rest is asked again, until what
 // is left works. Nodes whose spares find none stay too.
 func (q *whatIf) ask(remove []*Candidate, base engine.Question) answer {
+	base.Pools = q.opens(v1.DisruptionReasonUnderutilized, remove)
 	return q.askWith(remove, base, q.survey.resting)
 }
 
-// insist asks for the same where no buffer keeps a node: what has no place while buffers have theirs is asked about without them.
+// insist asks for the same where no buffer keeps a node: what has no place while buffers have theirs is asked about without them. base has
+// the pools that opens returns.
 //
 // A buffer is a wish for room, and a node that has drifted goes in the end. First it is tried with room for both; the wish is dropped only
 // where it would keep the node.
@@ -139,8 +155,7 @@ const searchEach = work.Second / 2
 // No bound is asked for: only the price decides, and a proof would take as long as the plan.
 func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares) (*engine.Plan, homes) {
 	in := base
-	in.Snap, in.Pools, in.Settings, in.Now, in.Simulation, in.Ended = q.survey.w.Snap, q.openable, q.survey.w.Terms,
-		q.survey.w.Now, true, q.survey.w.Ended
+	in.Snap, in.Settings, in.Now, in.Simulation, in.Ended = q.survey.w.Snap, q.survey.w.Terms, q.survey.w.Now, true, q.survey.w.Ended
 	in.Kept = q.kept
 	if books := q.survey.w.Commitments; books != nil {
 		in.Commitments = books.Certain

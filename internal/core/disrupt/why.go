@@ -116,7 +116,8 @@ func (x *explanation) whyDrifted() {
 	if x.of.Static() {
 		x.search.replaceStatic(drifting, []*Candidate{x.of})
 	} else {
-		answer := x.whatIf.insist([]*Candidate{x.of}, engine.Question{Closed: x.survey.closed})
+		answer := x.whatIf.insist([]*Candidate{x.of},
+			engine.Question{Pools: x.whatIf.opens(reason, []*Candidate{x.of}), Closed: x.survey.closed})
 		for c, stuck := range answer.refused {
 			x.search.hold(reason, c, noPlace(stuck))
 		}

@@ -31,7 +31,7 @@ type Allowance struct {
 	State  State     // why no more, while More is zero
 	Until  time.Time // when that ends by itself at the earliest, zero where that is not known
 	Detail string    // the evidence of a gate that tripped, or what cannot be read
-	// Still says that no node of the pool is replaced by a cheaper one: its replacement would be a machine of the rollout.
+	// Still says that no step opens a machine of the pool but to replace a drifted node of it: it would be one more machine of the rollout.
 	Still bool
 }
 
@@ -65,7 +65,7 @@ func (p *Policy) allow(e *v1alpha1.RolloutPool, f *Fleet, revision string, now t
 	}
 	steps := len(p.Object.Spec.Steps)
 	known := e != nil && e.Revision == revision
-	a.Still = !known && f.Drifted > 0 || known && e.Since != nil && int(e.Step) < steps
+	a.Still = !known && f.Drifted > 0 || known && e.Since != nil && (int(e.Step) < steps || e.Tripped != nil)
 	open, next, _ := p.window(now)
 	switch {
 	case known && e.Tripped != nil:

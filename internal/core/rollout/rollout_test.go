@@ -99,6 +99,7 @@ func TestAllowances(t *testing.T) {
 		"the rest":              {append(old(7), fresh), []func(*v1alpha1.RolloutPolicy){under(step(2))}, rollout.Allowance{More: math.MaxInt32}},
 		"a new image meanwhile": {append(old(7), claim("new", start.Add(time.Minute), "AMIDrift")), []func(*v1alpha1.RolloutPolicy){under(step(1))}, rollout.Allowance{State: rollout.Starting, Still: true}},
 		"tripped":               {old(8), []func(*v1alpha1.RolloutPolicy){under(func(e *v1alpha1.RolloutPool) { e.Tripped, e.Evidence = &metav1.Time{Time: start}, "why" })}, rollout.Allowance{State: rollout.Tripped, Detail: "why", Still: true}},
+		"tripped in the rest":   {append(old(7), fresh), []func(*v1alpha1.RolloutPolicy){under(step(2), func(e *v1alpha1.RolloutPool) { e.Tripped = &metav1.Time{Time: start} })}, rollout.Allowance{State: rollout.Tripped, Still: true}},
 		"another spec":          {old(8), []func(*v1alpha1.RolloutPolicy){under(func(e *v1alpha1.RolloutPool) { e.Revision, e.Tripped = "x", &metav1.Time{Time: start} })}, rollout.Allowance{State: rollout.Starting, Still: true}},
 		"a window is open":      {old(8), []func(*v1alpha1.RolloutPolicy){under(), window("30 12 * * *", "Europe/Berlin"), window("30 11 * * *", "")}, rollout.Allowance{More: 1, Still: true}},
 		"no window is open":     {old(8), []func(*v1alpha1.RolloutPolicy){under(), window("30 13 * * *", "Europe/Berlin")}, rollout.Allowance{State: rollout.Closed, Until: start.Add(30 * time.Minute), Still: true}},
