@@ -203,7 +203,7 @@ func TestGauges(t *testing.T) {
 		w := newWorld(t, true)
 		w.store.Update(func(d *cluster.Draft) { fill(d, time.Now()) })
 		time.Sleep(10 * time.Second)
-		const node = "capacity_type=spot instance_type=m5.large managed=true node_name=n nodepool=default phase= "
+		const node = "capacity_type=spot instance_type=m5.large managed=true node_name=n nodepool=default "
 		w.check(t, []string{
 			"karpenter_nodes_allocatable", "karpenter_nodes_total_pod_requests", "karpenter_nodes_total_pod_limits",
 			"karpenter_nodes_total_daemon_requests", "karpenter_nodes_total_daemon_limits", "karpenter_nodes_system_overhead",
@@ -227,9 +227,9 @@ func TestGauges(t *testing.T) {
 			nodepools_limit{nodepool=default resource_type=cpu} 10
 			nodepools_usage{nodepool=default resource_type=cpu} 2`)
 		w.check(t, []string{"karpenter_pods_state", "karpenter_pods_unbound_time_seconds"}, `
-			pods_state{arch= capacity_type= instance_type= managed=false name=waits namespace=default node= nodepool= owner= phase=Pending ready=false scheduled=false zone=} 1
-			pods_state{arch= capacity_type=spot instance_type=m5.large managed=true name=agent namespace=default node=n nodepool=default owner=/apis/apps/v1/namespaces/default/daemonsets/o phase=Pending ready=false scheduled=true zone=z} 1
-			pods_state{arch= capacity_type=spot instance_type=m5.large managed=true name=web namespace=default node=n nodepool=default owner= phase=Pending ready=false scheduled=true zone=z} 1
+			pods_state{capacity_type=spot instance_type=m5.large managed=true name=agent namespace=default node=n nodepool=default owner=/apis/apps/v1/namespaces/default/daemonsets/o phase=Pending ready=false scheduled=true zone=z} 1
+			pods_state{capacity_type=spot instance_type=m5.large managed=true name=web namespace=default node=n nodepool=default phase=Pending ready=false scheduled=true zone=z} 1
+			pods_state{managed=false name=waits namespace=default phase=Pending ready=false scheduled=false} 1
 			pods_unbound_time_seconds{dynamic_resources=false name=waits namespace=default} 10`)
 	})
 }
@@ -400,8 +400,8 @@ func TestConditions(t *testing.T) {
 		w.store.Update(func(d *cluster.Draft) { d.PutClaim(claim(metav1.ConditionTrue, "f")) })
 		time.Sleep(20 * time.Second)
 		w.check(t, []string{"operator_nodeclaim_status_condition_count", "operator_nodeclaim_status_condition_current_status_seconds"}, `
-			operator_nodeclaim_status_condition_count{karpenter_k8s_aws_ec2nodeclass=nc karpenter_sh_nodepool=default name=c namespace= reason=RTrue status=True type=Launched} 1
-			operator_nodeclaim_status_condition_current_status_seconds{karpenter_k8s_aws_ec2nodeclass=nc karpenter_sh_nodepool=default name=c namespace= reason=RTrue status=True type=Launched} 20`)
+			operator_nodeclaim_status_condition_count{karpenter_k8s_aws_ec2nodeclass=nc karpenter_sh_nodepool=default name=c reason=RTrue status=True type=Launched} 1
+			operator_nodeclaim_status_condition_current_status_seconds{karpenter_k8s_aws_ec2nodeclass=nc karpenter_sh_nodepool=default name=c reason=RTrue status=True type=Launched} 20`)
 		transitions := w.metrics.ConditionTransitions["nodeclaim"]
 		for _, status := range []string{"Unknown", "True"} { // the first appearance counts too
 			if got := testutil.ToFloat64(transitions.WithLabelValues("Launched", status, "R"+status, "default", "nc")); got != 1 {
@@ -416,7 +416,7 @@ func TestConditions(t *testing.T) {
 		w.store.Update(func(d *cluster.Draft) { d.PutClaim(gone) })
 		time.Sleep(30 * time.Second)
 		w.check(t, []string{"operator_nodeclaim_termination_current_time_seconds"},
-			"operator_nodeclaim_termination_current_time_seconds{karpenter_k8s_aws_ec2nodeclass=nc karpenter_sh_nodepool=default name=c namespace=} 30")
+			"operator_nodeclaim_termination_current_time_seconds{karpenter_k8s_aws_ec2nodeclass=nc karpenter_sh_nodepool=default name=c} 30")
 		w.store.Update(func(d *cluster.Draft) { d.DeleteClaim("c") })
 		time.Sleep(20 * time.Second)
 		if count, sum := sample(t, w.metrics.ObjectTermination["nodeclaim"]); count != 1 || sum < 30 || sum > 41 {

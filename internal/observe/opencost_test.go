@@ -51,7 +51,7 @@ func TestOpenCostsMetrics(t *testing.T) {
 	if len(got) != 12 {
 		t.Errorf("%d series, want six of two nodes: %v", len(got), got)
 	}
-	const labels = `{instance="ip-10-0-0-1.ec2.internal",node="ip-10-0-0-1.ec2.internal",instance_type="m5.2xlarge",region="",` +
+	const labels = `{instance="ip-10-0-0-1.ec2.internal",node="ip-10-0-0-1.ec2.internal",instance_type="m5.2xlarge",` +
 		`provider_id="aws:///us-east-1a/i-1",arch="amd64"}`
 	total := 8*got["node_cpu_hourly_cost"+labels] + 32*got["node_ram_hourly_cost"+labels]
 	if want := got["node_total_hourly_cost"+labels]; want != 0.120000001 || math.Abs(total-want) > 1e-9 || got["kubecost_node_is_spot"+labels] != 1 ||

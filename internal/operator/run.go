@@ -420,7 +420,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	garbage := gc.New(gc.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events})
 	claimDeps := claim.Deps{
 		Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Journal: p.journal, Known: known,
-		Health: pools, Suspect: garbage.Suspect, Definition: definition.New(p.clients.main),
+		Health: pools, Suspect: garbage.Suspect, Definition: definition.New(p.clients.main), Corrected: catalogs.Corrected,
 	}
 	life := lifecycle.Settings{}
 	if s.Hints.Enabled {

@@ -125,7 +125,7 @@ func (w *town) tell(foreign string) {
 	w.verdicts.Step([]board.Step{{ID: "s", Stage: board.Waits, Reason: v1.DisruptionReasonUnderutilized, Text: "delete 1 node: node-0002/m.large/spot", Claims: []string{"claim-node-0002"},
 		Saves: cloud.FromDollars(0.04), Pods: 3, Until: now.Add(15 * time.Second)}})
 	w.journal.Add(journal.Record{Act: journal.Planned, PricePerHour: 0.31, CostPerHour: 0.312, BoundPerHour: 0.31, Text: "1 new node for 9 pods; 0 placed on what is there, 1 refused"})
-	w.journal.Add(journal.Record{Act: journal.Opened, Reason: "provisioned", PricePerHour: 0.31, About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0003"}}, Text: "c.4xlarge in us-east-1a (spot) for 9 pod(s)"})
+	w.journal.Add(journal.Record{Act: journal.Opened, Reason: "provisioned", PricePerHour: 0.31, About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0003"}}, Text: "planned as c.4xlarge in us-east-1a (spot) for 9 pods"})
 	w.journal.Add(journal.Record{Act: journal.FellBack, Reason: "InsufficientCapacity", About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0004"}}, Text: foreign})
 }
 
@@ -147,7 +147,7 @@ func (w *town) work() {
 	w.verdicts.Step(append(said.Steps, board.Step{ID: "t", Stage: board.Opening, Reason: v1.DisruptionReasonDrifted, Text: "replace 1 node: node-0006/c.4xlarge/spot, replaced by c.4xlarge (12 types, $0.3100/h)",
 		Claims: []string{"claim-node-0006"}, Pods: 18, Since: now.Add(-40 * time.Second), Until: now.Add(9 * time.Minute)}))
 	for _, r := range []journal.Record{
-		{At: now.Add(-52 * time.Minute), Act: journal.Launched, Reason: "provisioned", About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0012"}}, Text: "c.4xlarge in us-east-1b (spot): i-0f3a9c21"},
+		{At: now.Add(-52 * time.Minute), Act: journal.Launched, Reason: "provisioned", About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0012"}}, Text: "bought c.4xlarge in us-east-1b as spot at $0.3100 an hour: i-0f3a9c21"},
 		{At: now.Add(-47 * time.Minute), Act: journal.Placed, Reason: "room", About: []journal.Object{{Kind: "Node", Name: "node-0015"}, {Kind: "Pod", Namespace: "shop", Name: "web-5d4f-node-0015-3"}, {Kind: "Pod", Namespace: "shop", Name: "web-5d4f-node-0015-4"}}},
 		{At: now.Add(-31 * time.Minute), Act: journal.Stepped, Reason: "Underutilized", SavingPerHour: 0.08, Evictions: 2, About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0044"}}, Text: "delete 1 node: node-0044/m.xlarge/spot"},
 		{At: now.Add(-30 * time.Minute), Act: journal.Evicted, Reason: "Underutilized", About: []journal.Object{{Kind: "Node", Name: "node-0044"}, {Kind: "Pod", Namespace: "shop", Name: "web-5d4f-node-0044-0"}}, Evictions: 2},

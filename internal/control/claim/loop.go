@@ -49,6 +49,8 @@ type Deps struct {
 	Hint func(ctx context.Context, node string)
 	// Suspect is called when a machine may have been launched for a claim that does not know of it. It may be nil.
 	Suspect func(claim string)
+	// Corrected applies the NodeOverlays that are in force to the catalogue of a pool. It may be nil.
+	Corrected func(ctx context.Context, pool string, c *cloud.Catalog) *cloud.Catalog
 	// Definition reports whether NodeClaims can be created; while they cannot, no node is drained. It may be nil.
 	Definition *definition.Watch
 }

@@ -23,12 +23,34 @@ import (
 func (l *Loop) reportLaunched(ctx context.Context, claim *v1.NodeClaim, m cloud.Machine) {
 	telemetry.Log(ctx).Info("launched nodeclaim", "NodeClaim", claim.Name, "provider-id", m.ProviderID, "instance-type", m.InstanceType,
 		"zone", m.Zone, "capacity-type", m.CapacityType, "allocatable", m.Allocatable)
+	price := l.price(ctx, claim, m)
+	text := fmt.Sprintf("bought %s in %s as %s", m.InstanceType, m.Zone, m.CapacityType)
+	if price > 0 {
+		text += fmt.Sprintf(" at $%.4f an hour", price)
+	}
 	l.Journal.Add(journal.Record{
-		Act: journal.Launched, Loop: lifeName, About: about(claim), Text: fmt.Sprintf("%s in %s (%s): %s",
-			m.InstanceType, m.Zone, m.CapacityType, m.ProviderID),
+		Act: journal.Launched, Loop: lifeName, About: about(claim), PricePerHour: price, Text: text + ": " + m.ProviderID,
 		Chosen: []journal.Option{{Pool: claim.Labels[v1.NodePoolLabelKey], Type: m.InstanceType, Zone: m.Zone,
-			CapacityType: m.CapacityType}},
+			CapacityType: m.CapacityType, PricePerHour: price}},
 	})
+}
+
+// price returns what a machine costs now in dollars an hour, with the NodeOverlays of its pool, 0 if that is not known.
+func (l *Loop) price(ctx context.Context, claim *v1.NodeClaim, m cloud.Machine) float64 {
+	pool := cluster.Pools.Get(l.Store.Snapshot(), claim.Labels[v1.NodePoolLabelKey])
+	if pool == nil {
+		return 0
+	}
+	c, err := l.Cloud.Catalog(ctx, pool)
+	if err != nil {
+		return 0
+	}
+	if l.Corrected != nil {
+		c = l.Corrected(ctx, pool.Name, c)
+	}
+	price, _ := c.Price(map[string]string{corev1.LabelInstanceTypeStable: m.InstanceType, corev1.LabelTopologyZone: m.Zone,
+		v1.CapacityTypeLabelKey: m.CapacityType})
+	return price.Dollars()
 }
 
 func (l *Loop) reportLaunchFailed(ctx context.Context, claim *v1.NodeClaim, err error) {

@@ -26,7 +26,7 @@ func (s *Service) record(t *task) journal.Record {
 	}
 	r := journal.Record{
 		Act: journal.Opened, Loop: "opener", Snapshot: t.confirmed, Reason: t.reason, PricePerHour: o.Price.Dollars(),
-		Text:  fmt.Sprintf("%s in %s (%s) for %s", o.Type, o.Zone, o.CapacityType, forWhom),
+		Text:  fmt.Sprintf("planned as %s in %s (%s) for %s", o.Type, o.Zone, o.CapacityType, forWhom),
 		About: make([]journal.Object, 2+len(made)),
 		Chosen: []journal.Option{{Pool: o.Pool, Type: o.Type, Zone: o.Zone, CapacityType: o.CapacityType,
 			Types: len(o.Types), PricePerHour: o.Price.Dollars()}},

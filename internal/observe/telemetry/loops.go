@@ -27,7 +27,7 @@ type Loop struct {
 	name                             string
 	adds, retries, panics, timeouts  prometheus.Counter
 	succeeded, again, failed, errors prometheus.Counter
-	time, wait, work                 prometheus.Observer
+	metrics                          *Metrics // of which its histograms are made at the first turn: many loops never take one
 	workers                          int
 
 	mu      sync.Mutex
@@ -53,8 +53,7 @@ func (m *Metrics) Loop(name string, workers int) *Loop {
 		panics: m.ReconcilePanics.WithLabelValues(name), timeouts: m.ReconcileTimeouts.WithLabelValues(name),
 		succeeded: m.ReconcileTotal.WithLabelValues(name, "success"), again: m.ReconcileTotal.WithLabelValues(name, "requeue_after"),
 		failed: m.ReconcileTotal.WithLabelValues(name, "error"), errors: m.ReconcileErrors.WithLabelValues(name),
-		time: m.ReconcileTime.WithLabelValues(name),
-		wait: m.WorkqueueWait.WithLabelValues(name, name), work: m.WorkqueueWork.WithLabelValues(name, name),
+		metrics: m,
 	}
 	m.ReconcileTerminalErrors.WithLabelValues(name) // there from the start, so that a rate has something to start from
 	m.loops.mu.Lock()
@@ -135,7 +134,7 @@ func (l *Loop) Added() {
 // Waited notes how long a turn was due before it began.
 func (l *Loop) Waited(d time.Duration) {
 	if l != nil {
-		l.wait.Observe(d.Seconds())
+		l.metrics.WorkqueueWait.WithLabelValues(l.name, l.name).Observe(d.Seconds())
 	}
 }
 
@@ -276,6 +275,6 @@ func (t *Turn) end(err *error) {
 		l.succeeded.Inc()
 	}
 	took := time.Since(t.began).Seconds()
-	l.time.Observe(took)
-	l.work.Observe(took)
+	l.metrics.ReconcileTime.WithLabelValues(l.name).Observe(took)
+	l.metrics.WorkqueueWork.WithLabelValues(l.name, l.name).Observe(took)
 }

@@ -38,16 +38,28 @@ var (
 		day, 2 * day, 3 * day, 5 * day, 10 * day, 15 * day, 20 * day, 25 * day, 30 * day,
 	}
 	scores     = []float64{.1, .25, .33, .5, 1, 2, 5, 10}
-	reconciles = []float64{
-		.005, .01, .025, .05, .1, .15, .2, .25, .3, .35, .4, .45, .5, .6, .7, .8, .9, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5,
-		5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
-	}
-	queues     = prometheus.ExponentialBuckets(1e-8, 10, 12)
 	batchSizes = []float64{1, 2, 4, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 125, 150, 175, 200, 225, 250, 275, 300,
 		350, 400, 450, 500, 550, 600, 700, 800, 900, 1000}
-	retries   = []float64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
 	quantiles = map[float64]float64{0: .01, .5: .01, .9: .01, .99: .01, 1: .01}
 )
+
+// Buckets of histograms that have series for each loop, kind of object or action of AWS. With all of Karpenter's bounds they would be
+// most of a scrape. These are some of the same bounds, so that sums over both have a meaning.
+var (
+	turns   = []float64{.005, .01, .05, .1, .5, 1, 5, 10, 30, 60}
+	queues  = exponential(1e-8, 10, 12)[3:10]
+	calls   = every(3, exponential(.001, 1.5, 20))
+	actions = every(3, exponential(.01, 1.5, 20))
+	retries = []float64{0, 1, 2, 3, 5, 10}
+)
+
+// every returns the first of a list and each nth after it.
+func every(n int, list []float64) (out []float64) {
+	for i := 0; i < len(list); i += n {
+		out = append(out, list[i])
+	}
+	return out
+}
 
 const (
 	minute = 60.0

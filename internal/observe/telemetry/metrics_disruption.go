@@ -29,7 +29,7 @@ var (
 
 func newDisruptionMetrics(t *maker) disruptionMetrics {
 	m := disruptionMetrics{
-		DisruptionEvaluation: t.histogram("karpenter_voluntary_disruption_decision_evaluation_duration_seconds", Beta, durations,
+		DisruptionEvaluation: t.histogram("karpenter_voluntary_disruption_decision_evaluation_duration_seconds", Beta, turns,
 			"Time of one pass of a disruption method, with the wait for validation.", "reason", "consolidation_type"),
 		DisruptionDecisions: t.counter("karpenter_voluntary_disruption_decisions_total", Stable,
 			"Disruption commands that were started.", decided...),

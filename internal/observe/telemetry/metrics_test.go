@@ -1,10 +1,12 @@
 package telemetry
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -206,8 +208,8 @@ func TestBucketsAreWhatDashboardsKnow(t *testing.T) {
 		"karpenter_consolidation_score":                         {8, .1, 10},
 		"karpenter_scheduler_scheduling_duration_seconds":       {45, .005, 600},
 		"operator_nodepool_status_condition_transition_seconds": {15, .5, 8192},
-		"client_go_request_duration_seconds":                    {20, .001, 0.001 * 2216.8378200531006},
-		"aws_sdk_go_request_duration_seconds":                   {20, .01, 0.01 * 2216.8378200531006},
+		"client_go_request_duration_seconds":                    {7, .001, 0.001 * 1477.8918800354004},
+		"aws_sdk_go_request_duration_seconds":                   {7, .01, 0.01 * 1477.8918800354004},
 	}
 	for name, w := range want {
 		g := got[name]
@@ -215,6 +217,66 @@ func TestBucketsAreWhatDashboardsKnow(t *testing.T) {
 			t.Errorf("%s has %+v, want %+v", name, g, w)
 		}
 	}
+}
+
+// What there is for each loop, kind of object or action of AWS has few buckets, each with a bound that dashboards know.
+func TestBucketsOfManySeriesAreFewAndKnown(t *testing.T) {
+	known := map[string]struct {
+		ours, known []float64
+	}{
+		"loops":   {turns, durations},
+		"queues":  {queues, exponential(1e-8, 10, 12)},
+		"calls":   {calls, exponential(.001, 1.5, 20)},
+		"actions": {actions, exponential(.01, 1.5, 20)},
+		"retries": {retries, []float64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}},
+	}
+	for name, tc := range known {
+		for _, bound := range tc.ours {
+			if !slices.Contains(tc.known, bound) {
+				t.Errorf("%s: bound %v is not one of %v", name, bound, tc.known)
+			}
+		}
+		if len(tc.ours) > 10 || !slices.IsSorted(tc.ours) {
+			t.Errorf("%s: %v", name, tc.ours)
+		}
+	}
+	reg := prometheus.NewRegistry()
+	m := NewMetrics(reg, nil)
+	loop := m.Loop("one", 1)
+	if got := histograms(t, reg); len(got) != 0 {
+		t.Errorf("a loop that took no turn yet has %v", got)
+	}
+	loop.Waited(time.Second)
+	_ = loop.Turn(t.Context(), "turning", func(context.Context) error { return nil })
+	m.ClientRequestDuration.WithLabelValues("GET", "", "v1", "Pod", "").Observe(1)
+	m.AWSRequestDuration.WithLabelValues("EC2", "CreateFleet", "200").Observe(1)
+	m.AWSAttemptDuration.WithLabelValues("EC2", "CreateFleet", "200").Observe(1)
+	m.AWSRetries.WithLabelValues("EC2", "CreateFleet", "200").Observe(1)
+	m.DisruptionEvaluation.WithLabelValues("drifted", "").Observe(1)
+	want := map[string]int{"controller_runtime_reconcile_time_seconds": len(turns), "workqueue_queue_duration_seconds": len(queues),
+		"workqueue_work_duration_seconds": len(queues), "client_go_request_duration_seconds": len(calls), "aws_sdk_go_request_duration_seconds": len(actions),
+		"aws_sdk_go_request_attempt_duration_seconds": len(actions), "aws_sdk_go_request_retry_count": len(retries),
+		"karpenter_voluntary_disruption_decision_evaluation_duration_seconds": len(turns)}
+	if diff := cmp.Diff(want, histograms(t, reg)); diff != "" {
+		t.Errorf("buckets (-want +got):\n%s", diff)
+	}
+}
+
+// histograms counts the buckets of each family that has series and labels.
+func histograms(t *testing.T, reg *prometheus.Registry) map[string]int {
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, f := range families {
+		for _, metric := range f.Metric {
+			if b := metric.GetHistogram().GetBucket(); len(b) > 0 && len(metric.Label) > 0 {
+				out[f.GetName()] = len(b)
+			}
+		}
+	}
+	return out
 }
 
 func near(a, b float64) bool { return a-b < 1e-6*b+1e-12 && b-a < 1e-6*b+1e-12 }

@@ -30,7 +30,8 @@ var (
 	valueEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
 
-// Gauge writes one series. Its labels are values, in the order of the family's names.
+// Gauge writes one series. Its labels are values, in the order of the family's names. Labels without a value are not written: Prometheus
+// makes no difference, and nodes have dozens of them.
 func (t *Text) Gauge(value float64, values []string, more ...string) {
 	if len(values)+len(more) != len(t.family.Labels) {
 		bug.Reportf("series of %s has %d labels, want %d", t.family.Name, len(values)+len(more), len(t.family.Labels))
@@ -41,21 +42,21 @@ func (t *Text) Gauge(value float64, values []string, more ...string) {
 		fmt.Fprintf(t.out, "# HELP %s %s\n# TYPE %s gauge\n", t.family.Name, helpEscapes.Replace(t.family.Help), t.family.Name)
 	}
 	line := append(t.line[:0], t.family.Name...)
+	between := byte('{')
 	for i, name := range t.family.Labels {
-		if i == 0 {
-			line = append(line, '{')
-		} else {
-			line = append(line, ',')
-		}
-		line = append(append(line, name...), `="`...)
+		label := ""
 		if i < len(values) {
-			line = appendEscaped(line, values[i])
+			label = values[i]
 		} else {
-			line = appendEscaped(line, more[i-len(values)])
+			label = more[i-len(values)]
 		}
-		line = append(line, '"')
+		if label != "" {
+			line = append(append(append(line, between), name...), `="`...)
+			line = append(appendEscaped(line, label), '"')
+			between = ','
+		}
 	}
-	if len(t.family.Labels) > 0 {
+	if between == ',' {
 		line = append(line, '}')
 	}
 	line = strconv.AppendFloat(append(line, ' '), value, 'g', -1, 64)

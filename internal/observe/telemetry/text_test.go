@@ -18,6 +18,7 @@ func TestText(t *testing.T) {
 	text.Begin(Family{"labelled", "Another.", []string{"a", "b"}})
 	text.Gauge(1e9, []string{`quoted "x"`}, "back\\slash\nline")
 	text.Gauge(0, nil, "ä", "")
+	text.Gauge(1, nil, "", "")
 	if err := text.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,8 @@ plain 1.5
 # HELP labelled Another.
 # TYPE labelled gauge
 labelled{a="quoted \"x\"",b="back\\slash\nline"} 1e+09
-labelled{a="ä",b=""} 0
+labelled{a="ä"} 0
+labelled 1
 `
 	if b.String() != want {
 		t.Errorf("text:\n%s\nwant:\n%s", &b, want)

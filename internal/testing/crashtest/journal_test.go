@@ -67,6 +67,13 @@ func TestTheJournalTellsALife(t *testing.T) {
 		if got := acts(about("NodeClaim", claims[0].Name)); len(got) < 2 || !slices.Contains(got[:2], journal.Opened) || !slices.Contains(got[:2], journal.Launched) {
 			t.Errorf("a claim: %v", got)
 		}
+		for _, r := range k.Journal.Select(journal.Query{Act: journal.Launched}) {
+			bought := r.Chosen[0]
+			want := fmt.Sprintf("bought %s in %s as %s at $%.4f an hour: ", bought.Type, bought.Zone, bought.CapacityType, r.PricePerHour)
+			if !strings.HasPrefix(r.Text, want) || r.PricePerHour <= 0 || r.PricePerHour != bought.PricePerHour {
+				t.Errorf("launched %+v, want a text that begins with %q", r, want)
+			}
+		}
 		if got := k.Journal.Select(journal.Query{Act: journal.Planned}); len(got) == 0 || got[0].CostPerHour < got[0].BoundPerHour || got[0].BoundPerHour <= 0 {
 			t.Errorf("plans: %+v", got)
 		}
