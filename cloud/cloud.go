@@ -259,6 +259,9 @@ type Offering struct {
 	// name is a reservation of its own.
 	Reservation string
 	Reserved    int
+	// Full says that all machines of a reservation are in use. It is not Available until one of them is gone, and nothing else is wrong
+	// with it.
+	Full bool `json:",omitempty"`
 	// Capacity overrides entries of the type's capacity for machines bought this way; nil for most.
 	Capacity corev1.ResourceList
 }

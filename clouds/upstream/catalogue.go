@@ -62,7 +62,7 @@ func typeOf(it *cloudprovider.InstanceType, short func(launchKey) bool) *cloud.I
 				continue
 			}
 			seen[labelKey(labels)] = true
-			made.Available = made.Available && !short(key)
+			made.Available, made.Full = made.Available && !short(key), made.Full && !short(key)
 			out.Offerings = append(out.Offerings, made)
 		}
 	}
@@ -112,6 +112,7 @@ func offeringOf(it *cloudprovider.InstanceType, o *cloudprovider.Offering, label
 	if out.CapacityType() == v1.CapacityTypeReserved {
 		out.Reserved = o.ReservationCapacity
 		out.Available = o.Launchable() && !out.NeedsPrice
+		out.Full = o.Available && !o.Launchable() && !out.NeedsPrice
 		if cloudprovider.ReservationIDLabel != "" {
 			out.Reservation = labels[cloudprovider.ReservationIDLabel]
 		}

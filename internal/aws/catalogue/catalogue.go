@@ -367,6 +367,6 @@ func equal(a, b []cloud.Offering) bool {
 	return slices.EqualFunc(a, b, func(x, y cloud.Offering) bool {
 		return x.Price == y.Price && x.Available == y.Available && x.NeedsPrice == y.NeedsPrice &&
 			x.Hazard == y.Hazard && x.Rests == y.Rests &&
-			x.Reservation == y.Reservation && x.Reserved == y.Reserved && reflect.DeepEqual(x.Labels, y.Labels)
+			x.Reservation == y.Reservation && x.Reserved == y.Reserved && x.Full == y.Full && reflect.DeepEqual(x.Labels, y.Labels)
 	})
 }

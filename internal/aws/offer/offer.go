@@ -222,13 +222,14 @@ func (m *Market) reserved(r Reservation, partition string, usable bool) (cloud.O
 	labels[awsv1.LabelCapacityReservationID] = r.ID
 	labels[awsv1.LabelCapacityReservationType] = r.Type
 	labels[awsv1.LabelCapacityReservationInterruptible] = boolText(r.Interruptible)
+	healthy := usable && !m.closed(z) && !r.Expiring && (m.Stock == nil || !m.Stock.ReservationOut(r.ID))
 	return cloud.Offering{
 		Labels:      labels,
 		Price:       p / reservedShare,
 		Reservation: r.ID,
 		Reserved:    r.Remaining,
-		Available: usable && !m.closed(z) && r.Remaining > 0 && !r.Expiring &&
-			(m.Stock == nil || !m.Stock.ReservationOut(r.ID)),
+		Available:   healthy && r.Remaining > 0,
+		Full:        healthy && r.Remaining <= 0,
 	}, true
 }
 

@@ -118,15 +118,9 @@ func (s *search) replace(why replacing, candidates []*Candidate) []*Step {
 			break
 		}
 		left = slices.DeleteFunc(left, func(c *Candidate) bool { return slices.Contains(window, c) })
-		answer := s.whatIf.insist(window, engine.Question{Pools: s.whatIf.opens(why.reason, window), Gone: gone, Closed: closed})
-		for c, stuck := range answer.refused {
-			s.hold(why.reason, c, noPlace(stuck))
-		}
-		s.taken.next()
-		for i := range answer.parts {
-			step := why.step(&answer.parts[i])
+		take := func(step *Step) {
 			if s.taken.with(step.Remove) || s.survey.awaited.upsetBy(step) || !s.ledger.Take(step.Reason, step.Remove) {
-				continue
+				return
 			}
 			s.taken.take(step.Remove)
 			steps = append(steps, step)
@@ -135,6 +129,22 @@ func (s *search) replace(why replacing, candidates []*Candidate) []*Step {
 			}
 			for _, p := range step.Place {
 				closed[p.Node], landed[p.Node] = true, true
+			}
+		}
+		pools := s.whatIf.opens(why.reason, window)
+		answer := s.whatIf.insist(window, engine.Question{Pools: pools, Gone: gone, Closed: closed})
+		s.taken.next()
+		for i := range answer.parts {
+			take(why.step(&answer.parts[i]))
+		}
+		for _, c := range window {
+			if stuck, is := answer.refused[c]; !is {
+				continue
+			} else if step := s.inItsPlace(why, c, steps, engine.Question{Pools: pools, Gone: gone, Closed: closed}); step != nil {
+				s.taken.next()
+				take(step)
+			} else {
+				s.hold(why.reason, c, noPlace(stuck))
 			}
 		}
 	}

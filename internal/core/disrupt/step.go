@@ -84,8 +84,12 @@ func (s *Step) Decision() string {
 // TerminateFirst says why a node goes before its replacement comes.
 type TerminateFirst string
 
-// StaticAtLimit says that the limit of nodes of a static pool leaves no room for a replacement beside the node.
-const StaticAtLimit TerminateFirst = "static-at-limit"
+const (
+	// StaticAtLimit says that the limit of nodes of a static pool leaves no room for a replacement beside the node.
+	StaticAtLimit TerminateFirst = "static-at-limit"
+	// NoReservedCapacity says that the replacement needs the place in a capacity reservation that the node has.
+	NoReservedCapacity TerminateFirst = "no-reserved-capacity"
+)
 
 // restarts is how many workloads are restarted so that their pods leave.
 func (s *Step) restarts() (n int) {

@@ -20,6 +20,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
 )
 
 var noon = time.Date(2026, 7, 15, 12, 0, 0, 0, time.UTC)
@@ -34,6 +35,7 @@ type fixture struct {
 
 	vacant   map[types.UID]time.Time
 	notReady map[string]bool
+	repairs  *lifecycle.Repairs
 }
 
 func newFixture(shapes ...*cloud.InstanceType) *fixture {
@@ -161,7 +163,7 @@ func (f *fixture) pdb(app string, allowed int32, edit ...func(*policyv1.PodDisru
 }
 
 func (f *fixture) world() *World {
-	return &World{Snap: f.store.Snapshot(), Pools: f.pools, Vacant: f.vacant, NotReady: f.notReady, Settings: f.set, Terms: f.terms, Now: noon}
+	return &World{Snap: f.store.Snapshot(), Pools: f.pools, Vacant: f.vacant, NotReady: f.notReady, Settings: f.set, Terms: f.terms, Now: noon, Repairs: f.repairs}
 }
 
 // A planner asks an engine, and remembers from pass to pass.

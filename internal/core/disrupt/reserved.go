@@ -1,0 +1,97 @@
+package disrupt
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/engine"
+)
+
+// A node of a capacity reservation of which all machines are in use may have no replacement beside it: what its pods or its pool ask for is
+// in the reservation only. Where the feature gate for the reason is on, such a node goes first, and its pods get the place that it leaves.
+
+// reservationOf returns the reservation that a machine is of, "" if it is of none, or if nothing could be launched into its place.
+func (s *survey) reservationOf(claim *v1.NodeClaim) string {
+	if claim.Labels[v1.CapacityTypeLabelKey] != v1.CapacityTypeReserved {
+		return ""
+	}
+	it := s.w.Pools[claim.Labels[v1.NodePoolLabelKey]].Catalog.Type(claim.Labels[corev1.LabelInstanceTypeStable])
+	if it == nil {
+		return ""
+	}
+	for i := range it.Offerings {
+		if o := &it.Offerings[i]; o.Reservation != "" && (o.Available || o.Full) && gives(o, claim) {
+			return o.Reservation
+		}
+	}
+	return ""
+}
+
+// gives reports whether the machine of a claim may be of an offering.
+func gives(o *cloud.Offering, claim *v1.NodeClaim) bool {
+	for key, value := range o.Labels {
+		if claim.Labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// leaves reports whether a machine of a reservation goes already: one at a time does, because its pods need the place that it leaves.
+func (s *survey) leaves(reservation string) bool {
+	for n := range s.w.Snap.Nodes() {
+		if n.Claim != nil && (n.Deleting() || n.MarkedForRemoval) && s.reservationOf(n.Claim) == reservation {
+			return true
+		}
+	}
+	return false
+}
+
+// withPlace returns pools as if one more machine were left in a reservation.
+func withPlace(pools []engine.Pool, reservation string) []engine.Pool {
+	of := func(o cloud.Offering) bool { return o.Reservation == reservation && (o.Available || o.Full) }
+	out := slices.Clone(pools)
+	for i := range out {
+		types := slices.Clone(out[i].Catalog.Types)
+		for j, it := range types {
+			if !slices.ContainsFunc(it.Offerings, of) {
+				continue
+			}
+			more := *it
+			more.Offerings = slices.Clone(it.Offerings)
+			for k := range more.Offerings {
+				if o := &more.Offerings[k]; of(*o) {
+					o.Reserved, o.Available, o.Full = o.Reserved+1, true, false
+				}
+			}
+			types[j] = &more
+		}
+		out[i].Catalog = &cloud.Catalog{Types: types}
+	}
+	return out
+}
+
+// inItsPlace returns the step in which a node goes before its replacement comes, because its pods have a place only where it is now. It is
+// nil if that may not be, or would not help. The question is one in which the steps are done that were taken so far.
+func (s *search) inItsPlace(of replacing, c *Candidate, taken []*Step, q engine.Question) *Step {
+	if !s.survey.settings.terminatesFirst(of.reason) {
+		return nil
+	}
+	id := s.survey.reservationOf(c.Node.Claim)
+	if id == "" || s.survey.leaves(id) || slices.ContainsFunc(taken, func(step *Step) bool {
+		return slices.ContainsFunc(step.Remove, func(r *Candidate) bool { return s.survey.reservationOf(r.Node.Claim) == id })
+	}) {
+		return nil
+	}
+	q.Pools = withPlace(q.Pools, id)
+	answer := s.whatIf.insist([]*Candidate{c}, q)
+	if len(answer.parts) != 1 {
+		return nil
+	}
+	step := of.step(&answer.parts[0])
+	step.Open, step.First = nil, NoReservedCapacity
+	return step
+}
