@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
@@ -95,6 +96,9 @@ func TestNodesOfAFullReservationGoFirstWithTheirGate(t *testing.T) {
 			f.node("c", "p", "mid", reserved, ofReservation("cr-1")).pods("c", "web", 1, "1", "1Gi")
 		}, "a delete "},
 		"another node of it goes": {func(f *fixture) { f.store.Update(func(d *cluster.Draft) { d.MarkForRemoval("claim-b") }) }, ""},
+		"another node of it ends": {func(f *fixture) {
+			f.node("b", "p", "mid", reserved, ofReservation("cr-1"), func(_ *corev1.Node, c *v1.NodeClaim) { c.DeletionTimestamp = new(metav1.NewTime(noon)) })
+		}, ""},
 		"another node goes": {func(f *fixture) {
 			f.node("c", "p", "mid", onDemand)
 			f.store.Update(func(d *cluster.Draft) { d.MarkForRemoval("claim-c") })
