@@ -21,7 +21,8 @@ func slimNode(share *dedup.Table, old, n *corev1.Node) *corev1.Node {
 	out.Status = corev1.NodeStatus{
 		Capacity: share.Amounts(n.Status.Capacity), Allocatable: share.Amounts(n.Status.Allocatable),
 		Phase: n.Status.Phase, Conditions: slices.Clone(n.Status.Conditions),
-		NodeInfo: corev1.NodeSystemInfo{BootID: share.String(n.Status.NodeInfo.BootID)},
+		NodeInfo:         corev1.NodeSystemInfo{BootID: share.String(n.Status.NodeInfo.BootID)},
+		DeclaredFeatures: share.Strings(n.Status.DeclaredFeatures),
 	}
 	for i := range out.Status.Conditions {
 		c := &out.Status.Conditions[i]

@@ -69,6 +69,7 @@ func fullNode() *corev1.Node {
 	n.Spec = corev1.NodeSpec{ProviderID: "aws:///z/NAME", PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "team", Value: "a", Effect: "NoSchedule"}}, Unschedulable: true}
 	n.Status = corev1.NodeStatus{Capacity: manyResources(), Allocatable: manyResources(), Phase: corev1.NodeRunning}
 	n.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.36.0", BootID: "9f1c"}
+	n.Status.DeclaredFeatures = []string{"RestartAllContainersOnContainerExits"}
 	n.Status.Addresses = []corev1.NodeAddress{{Type: "InternalIP", Address: "10.0.0.1"}}
 	n.Status.Images = []corev1.ContainerImage{{Names: []string{"registry.example.com/image"}}}
 	for _, kind := range []string{"MemoryPressure", "DiskPressure", "PIDPressure", "Ready"} {

@@ -22,7 +22,7 @@ import (
 
 // readNodes reads nodes: a name with pool, cpu, mem, gpu, pods (those of its type where it says none of them),
 // zone, ct, type, labels, taint, volumes=driver:limit, starting, going (it is about to be removed), cordoned,
-// protected[=value] (do-not-disrupt), unready, unlabelled=key; what stateOf reads of its claim follows.
+// protected[=value] (do-not-disrupt), unready, declares=feature, unlabelled=key; what stateOf reads of its claim follows.
 func (w *World) readNodes(text string) error {
 	return eachLine(text, func(l *line) error {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: l.name, UID: types.UID("node-" + l.name),
@@ -38,7 +38,7 @@ func (w *World) readNodes(text string) error {
 		if n.Status.Allocatable, err = w.sizeOf(l); err != nil {
 			return err
 		}
-		n.Status.Capacity = n.Status.Allocatable
+		n.Status.Capacity, n.Status.DeclaredFeatures = n.Status.Allocatable, l.all("declares")
 		for _, x := range l.all("taint") {
 			n.Spec.Taints = append(n.Spec.Taints, taintOf(x))
 		}
@@ -221,6 +221,9 @@ func (w *writer) node(n *cluster.Node) bool {
 		if since, ok := n.InitializedSince(); ok && w.width > 0 { // for how long room is kept there
 			condition.Set(c, metav1.Condition{Type: v1.ConditionTypeInitialized, Status: metav1.ConditionTrue}, since)
 		}
+		if condition.IsTrue(n.Claim, v1.ConditionTypeDrifted) { // its pool makes nodes otherwise by now
+			condition.Set(c, metav1.Condition{Type: v1.ConditionTypeDrifted, Status: metav1.ConditionTrue}, w.in.Now)
+		}
 		if condition.IsTrue(n.Claim, v1.ConditionTypeInstanceTerminating) { // the machine is being stopped
 			condition.Set(c, metav1.Condition{Type: v1.ConditionTypeInstanceTerminating, Status: metav1.ConditionTrue}, w.in.Now)
 		}
@@ -236,6 +239,7 @@ func (w *writer) node(n *cluster.Node) bool {
 			DeletionTimestamp: n.Node.DeletionTimestamp, CreationTimestamp: n.Node.CreationTimestamp}}
 		o.Spec.Taints, o.Spec.Unschedulable = n.Node.Spec.Taints, n.Node.Spec.Unschedulable
 		o.Status.Allocatable, o.Status.Capacity = n.Node.Status.Allocatable, n.Node.Status.Capacity
+		o.Status.DeclaredFeatures = n.Node.Status.DeclaredFeatures
 		ok = ok && w.putMachine("Node", name, o, n.MarkedForRemoval, func(o map[string]any) {
 			if n.ProviderID != "" {
 				o["spec"].(map[string]any)["providerID"] = provider

@@ -24,7 +24,8 @@ import (
 // going (being deleted), select=k:v, need=key:Op:v|w (required, terms separated by ";"), want=weight/key:Op:v|w,
 // spread=key:skew[:anyway][:min=n], near=key:l:v, apart=key:l:v, nearish and apartish (preferred, with weight/),
 // tolerate=k:v:effect, port=n[:protocol[:ip]], pvc=claim, claim=resource claim, template=resource claim template, owner=[kind/]name (of a
-// replica set), daemon=set, protected[=value] (do-not-disrupt), ended, unready, planned= the node on which it has a place.
+// replica set), daemon=set, protected[=value] (do-not-disrupt), ended, unready, planned= the node on which it has a place,
+// restart-all (a rule of a container that restarts all of them).
 func (w *World) readPods(text string) error {
 	return eachLine(text, func(l *line) error {
 		for range l.count {
@@ -260,6 +261,10 @@ func addLife(p *corev1.Pod, l *line, now time.Time) {
 // addSmallPrint adds what a pod uses beside its main container.
 func addSmallPrint(p *corev1.Pod, l *line) error {
 	always := corev1.ContainerRestartPolicyAlways
+	if l.has("restart-all") {
+		p.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{
+			{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
+	}
 	for _, key := range []string{"sidecar", "init"} {
 		for _, x := range l.all(key) {
 			list, err := quantitiesOf(x)

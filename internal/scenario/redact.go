@@ -88,7 +88,7 @@ var plain = map[string]bool{
 	"operator": true, "effect": true, "whenUnsatisfiable": true, "nodeAffinityPolicy": true, "nodeTaintsPolicy": true,
 	"protocol": true, "hostIP": true,
 	"restartPolicy": true, "preemptionPolicy": true, "apiVersion": true, "kind": true, "phase": true,
-	"provisioner": true, "driver": true, "storage": true,
+	"declaredFeatures": true, "action": true, "provisioner": true, "driver": true, "storage": true,
 	"volumeBindingMode": true, "status": true, "type": true, "reason": true, "group": true,
 	"lastTransitionTime": true, "deletionTimestamp": true,
 	"creationTimestamp": true, "accessModes": true, "volumeMode": true, "expireAfter": true, "consolidateAfter": true,

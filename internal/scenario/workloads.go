@@ -231,14 +231,15 @@ func cutDaemon(in *corev1.PodSpec) *corev1.PodSpec {
 	containers := func(in []corev1.Container) []corev1.Container {
 		var out []corev1.Container
 		for i := range in {
-			out = append(out, corev1.Container{Resources: in[i].Resources, Ports: in[i].Ports, RestartPolicy: in[i].RestartPolicy})
+			out = append(out, corev1.Container{Resources: in[i].Resources, Ports: in[i].Ports, RestartPolicy: in[i].RestartPolicy,
+				RestartPolicyRules: in[i].RestartPolicyRules})
 		}
 		return out
 	}
 	return &corev1.PodSpec{
 		InitContainers: containers(in.InitContainers), Containers: containers(in.Containers),
 		NodeSelector: in.NodeSelector, Affinity: in.Affinity,
-		Tolerations: in.Tolerations, Overhead: in.Overhead, Priority: in.Priority, HostNetwork: in.HostNetwork,
+		Tolerations: in.Tolerations, Overhead: in.Overhead, Priority: in.Priority, HostNetwork: in.HostNetwork, HostUsers: in.HostUsers,
 		ResourceClaims: in.ResourceClaims,
 	}
 }

@@ -187,6 +187,25 @@ func (m machine) node(name string, claim *v1.NodeClaim) *corev1.Node {
 	return n
 }
 
+// declaring gives the Node of a new machine what a node of its pool declares; where the pool has none, what pods need.
+func (c *court) declaring(n *corev1.Node) *corev1.Node {
+	first := true
+	for _, o := range c.world.Objects {
+		old, ok := o.(*corev1.Node)
+		if !ok || old.Labels[v1.NodePoolLabelKey] != n.Labels[v1.NodePoolLabelKey] {
+			continue
+		}
+		first = false
+		if len(old.Status.DeclaredFeatures) > 0 {
+			n.Status.DeclaredFeatures = old.Status.DeclaredFeatures
+		}
+	}
+	if first {
+		n.Status.DeclaredFeatures = []string{"RestartAllContainersOnContainerExits"}
+	}
+	return n
+}
+
 func (m machine) csiNode(name string) *storagev1.CSINode {
 	csi := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, driver := range slices.Sorted(maps.Keys(m.kind.VolumeLimits)) {
@@ -203,7 +222,7 @@ func allowed(claim *v1.NodeClaim, key, value string) bool {
 func (c *court) open(m machine, claim *v1.NodeClaim) string {
 	c.news++
 	name := fmt.Sprintf("new-%d", c.news)
-	c.picture.addNode(m.node(name, claim))
+	c.picture.addNode(c.declaring(m.node(name, claim)))
 	c.putCSINode(m.csiNode(name))
 	c.putDisks(name)
 	c.startDaemons(name)
@@ -213,7 +232,7 @@ func (c *court) open(m machine, claim *v1.NodeClaim) string {
 // become turns a node into another machine of its claim, with the pods that it has and that machine's daemons.
 func (c *court) become(name string, m machine, claim *v1.NodeClaim) {
 	pods := c.picture.infos[name].GetPods()
-	c.picture.addNode(m.node(name, claim))
+	c.picture.addNode(c.declaring(m.node(name, claim)))
 	c.putCSINode(m.csiNode(name))
 	c.startDaemons(name)
 	for _, p := range pods {

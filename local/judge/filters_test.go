@@ -28,10 +28,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// asked are the plugins whose filters judge. The others of kube-scheduler are about devices, images, gangs and what a kubelet declares.
+// asked are the plugins whose filters judge. The others of kube-scheduler are about devices, images and gangs.
 var asked = []string{
 	names.NodeUnschedulable, names.NodeName, names.TaintToleration, names.NodeAffinity, names.NodePorts, names.NodeResourcesFit,
 	names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone, names.PodTopologySpread, names.InterPodAffinity,
+	names.NodeDeclaredFeatures,
 }
 
 // filters are kube-scheduler's filter plugins over a picture of a cluster that the test changes as it likes. They are made once and

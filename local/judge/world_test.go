@@ -10,9 +10,9 @@ import (
 // The features that a world may have are those of one of these mixes; each seed picks some of them, so that failures narrow down by
 // themselves.
 var (
-	tied    = []string{"spread", "near", "apart", "limits", "node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "nodes", "going", "types", "volumes", "minvalues"}
-	plain   = []string{"node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "minvalues", "nodes", "going", "types", "volumes"}
-	running = []string{"spread", "near", "apart", "volumes", "limits", "node", "soft", "taints", "ports", "resources", "priority", "namespaces", "pools", "open", "minvalues", "types"}
+	tied    = []string{"spread", "near", "apart", "limits", "node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "nodes", "going", "types", "volumes", "minvalues", "kubelets"}
+	plain   = []string{"node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "minvalues", "nodes", "going", "types", "volumes", "kubelets"}
+	running = []string{"spread", "near", "apart", "volumes", "limits", "node", "soft", "taints", "ports", "resources", "priority", "namespaces", "pools", "open", "minvalues", "types", "kubelets"}
 )
 
 // Labels that no machine decides, and what pods and pools say of them.
@@ -302,6 +302,7 @@ func (m *maker) makeNodes() {
 		if m.has("volumes", 2) {
 			fmt.Fprintf(&m.nodes, " volumes=csi.example:%d", 1+m.IntN(3))
 		}
+		m.declare()
 		if m.one(8) {
 			fmt.Fprint(&m.nodes, " cordoned")
 		}
@@ -332,6 +333,7 @@ func (m *maker) makeFleetNodes() {
 		if m.has("taints", 4) {
 			fmt.Fprintf(&m.nodes, " taint=%s", m.taint())
 		}
+		m.declare()
 		if m.one(8) {
 			fmt.Fprint(&m.nodes, " protected")
 		}
@@ -345,6 +347,13 @@ func (m *maker) makeFleetNodes() {
 	}
 }
 
+// declare lets a kubelet have the feature that some pods need.
+func (m *maker) declare() {
+	if m.has("kubelets", 2) {
+		fmt.Fprint(&m.nodes, " declares=RestartAllContainersOnContainerExits")
+	}
+}
+
 func (m *maker) makePods(kinds int) {
 	for i := range kinds {
 		fmt.Fprintf(&m.pods, "pod-%d x%d", i, 1+m.IntN(5))
@@ -354,6 +363,9 @@ func (m *maker) makePods(kinds int) {
 		m.constrain(m.claims)
 		if m.has("resources", 4) {
 			fmt.Fprintf(&m.pods, " %s", m.pick("gpu=1", "init=cpu:1500m", "init=mem:2Gi", "sidecar=cpu:100m init=cpu:2"))
+		}
+		if m.has("kubelets", 3) {
+			fmt.Fprint(&m.pods, " restart-all")
 		}
 		if m.has("priority", 2) {
 			fmt.Fprintf(&m.pods, " priority=%d", m.IntN(3))

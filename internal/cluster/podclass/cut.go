@@ -23,6 +23,7 @@ func cut(pod *corev1.Pod) corev1.PodSpec {
 		ResourceClaims:            in.ResourceClaims,
 		Resources:                 podLevel(pod),
 		HostNetwork:               in.HostNetwork,
+		HostUsers:                 ownUsers(in),
 		OS:                        in.OS,
 	}
 }
@@ -50,7 +51,7 @@ func cutContainers(in []corev1.Container, by sizes) []corev1.Container {
 		out[i] = corev1.Container{
 			Resources:     corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: by.of(c), Claims: c.Resources.Claims},
 			Ports:         hostPorts(c.Ports),
-			RestartPolicy: c.RestartPolicy,
+			RestartPolicy: c.RestartPolicy, RestartPolicyRules: restartsAll(c),
 		}
 	}
 	return out
@@ -65,6 +66,24 @@ func hostPorts(in []corev1.ContainerPort) []corev1.ContainerPort {
 		}
 	}
 	return out
+}
+
+// restartsAll keeps the one restart rule that the kubelet of a node has to know of: the rule that restarts all containers.
+func restartsAll(c *corev1.Container) []corev1.ContainerRestartRule {
+	for i := range c.RestartPolicyRules {
+		if action := c.RestartPolicyRules[i].Action; action == corev1.ContainerRestartRuleActionRestartAllContainers {
+			return []corev1.ContainerRestartRule{{Action: action}}
+		}
+	}
+	return nil
+}
+
+// ownUsers keeps hostUsers of pods in the node's network: a user namespace there needs a kubelet that knows of it.
+func ownUsers(in *corev1.PodSpec) *bool {
+	if in.HostNetwork && in.HostUsers != nil && !*in.HostUsers {
+		return in.HostUsers
+	}
+	return nil
 }
 
 // resizeRefused reports whether the node said that it can never hold the size that the spec asks for.

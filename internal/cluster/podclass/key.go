@@ -38,13 +38,14 @@ func restOf(pod *corev1.Pod) *corev1.PodSpec {
 	s := &pod.Spec
 	volumes := cutVolumes(s.Volumes)
 	if s.Affinity == nil && len(volumes)+len(s.Tolerations)+len(s.TopologySpreadConstraints)+len(s.Overhead)+len(s.ResourceClaims) == 0 &&
-		s.PreemptionPolicy == nil && s.Resources == nil && s.OS == nil {
+		s.PreemptionPolicy == nil && s.Resources == nil && s.OS == nil && ownUsers(s) == nil {
 		return nil
 	}
 	return &corev1.PodSpec{
 		Volumes: volumes, Affinity: cutAffinity(pod), Tolerations: s.Tolerations,
 		PreemptionPolicy: s.PreemptionPolicy, Overhead: s.Overhead,
 		TopologySpreadConstraints: s.TopologySpreadConstraints, ResourceClaims: s.ResourceClaims, Resources: podLevel(pod), OS: s.OS,
+		HostUsers: ownUsers(s),
 	}
 }
 
@@ -69,10 +70,11 @@ func (w *writer) containers(tag byte, list []corev1.Container, by sizes) {
 		if c.RestartPolicy != nil {
 			w.text(string(*c.RestartPolicy))
 		}
-		ports := hostPorts(c.Ports)
-		w.optional(len(ports)+len(c.Resources.Claims) > 0)
-		if len(ports)+len(c.Resources.Claims) > 0 {
-			w.message(&corev1.Container{Ports: ports, Resources: corev1.ResourceRequirements{Claims: c.Resources.Claims}})
+		ports, rules := hostPorts(c.Ports), restartsAll(c)
+		w.optional(len(ports)+len(c.Resources.Claims)+len(rules) > 0)
+		if len(ports)+len(c.Resources.Claims)+len(rules) > 0 {
+			w.message(&corev1.Container{Ports: ports, RestartPolicyRules: rules,
+				Resources: corev1.ResourceRequirements{Claims: c.Resources.Claims}})
 		}
 	}
 }

@@ -52,6 +52,10 @@ func randomPod(r *rand.Rand) *corev1.Pod {
 	container := func() corev1.Container {
 		c := corev1.Container{Name: fmt.Sprint(r.IntN(2)), Resources: corev1.ResourceRequirements{Requests: list(), Limits: list()}}
 		some(func() { c.RestartPolicy = &always })
+		some(func() {
+			actions := []corev1.ContainerRestartRuleAction{"Restart", "RestartAllContainers"}
+			c.RestartPolicyRules = []corev1.ContainerRestartRule{{Action: actions[r.IntN(2)]}}
+		})
 		some(func() { c.Ports = []corev1.ContainerPort{{HostPort: int32(r.IntN(2)), ContainerPort: 80}} })
 		some(func() { c.Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}} })
 		return c
@@ -65,6 +69,7 @@ func randomPod(r *rand.Rand) *corev1.Pod {
 	some(func() { p.Spec.PriorityClassName = "x" })
 	some(func() { n := int32(r.IntN(2)); p.Spec.Priority = &n })
 	some(func() { p.Spec.HostNetwork = true })
+	some(func() { no := false; p.Spec.HostNetwork, p.Spec.HostUsers = r.IntN(2) == 0, &no })
 	some(func() { p.Spec.Tolerations = []corev1.Toleration{{Key: fmt.Sprint(r.IntN(2))}} })
 	some(func() { p.Spec.Overhead = corev1.ResourceList{"cpu": resource.MustParse("1")} })
 	some(func() { p.Spec.OS = &corev1.PodOS{Name: "linux"} })

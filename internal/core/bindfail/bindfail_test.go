@@ -219,6 +219,14 @@ func TestATrial(t *testing.T) {
 			{62, nothing, "try a; held b; held c; "},
 			{63, func(w *world) { w.relabel() }, ""},
 		},
+		"its kubelet declares another feature": {
+			{62, nothing, "try a; held b; held c; "},
+			{63, func(w *world) {
+				n := w.store.Snapshot().Node("n").Node.DeepCopy()
+				n.Status.DeclaredFeatures = []string{"New"}
+				w.store.Update(func(d *cluster.Draft) { d.PutNode(n) })
+			}, ""},
+		},
 		"a pool changes": {
 			{62, nothing, "try a; held b; held c; "},
 			{63, func(w *world) {

@@ -96,6 +96,7 @@ func printOf(n *cluster.Node) uint64 {
 	for _, k := range slices.Sorted(maps.Keys(n.CSINode)) {
 		b = identity.Number(identity.Text(b, k), int64(n.CSINode[k]))
 	}
+	b = identity.Texts(b, n.Node.Status.DeclaredFeatures)
 	ready := corev1.ConditionStatus("")
 	for i := range n.Node.Status.Conditions {
 		if c := &n.Node.Status.Conditions[i]; c.Type == corev1.NodeReady {

@@ -157,20 +157,26 @@ func (b *builder) makeLabels() {
 		}
 		l.OnTemplate = append(l.OnTemplate, row)
 	}
-	for _, tol := range b.conditions.tols.list {
+	for i, tol := range b.conditions.tols.list {
 		on := bits.Make(len(b.w.nodes))
 		for i := range b.w.taints {
-			if toleratesAll(tol.list, b.w.taints[i].taints, tol.soft) {
+			if toleratesAll(tol.tolerances, b.w.taints[i].taints, tol.soft) {
 				on.Or(b.w.taints[i].nodes)
 			}
 		}
 		tmpl := bits.Make(len(b.templates))
 		for t := range b.templates {
-			if toleratesAll(tol.list, b.templates[t].taints, tol.soft) {
+			if toleratesAll(tol.tolerances, b.templates[t].taints, tol.soft) {
 				tmpl.Add(t)
 			}
 		}
-		l.TolNode, l.TolTmpl = append(l.TolNode, on), append(l.TolTmpl, tmpl)
+		lack := problem.Lack{Features: b.conditions.tols.keys[i].features}
+		if len(tol.features) > 0 {
+			lack.Node, lack.Tmpl = b.w.lacking(tol.features, on, tmpl, b.templates)
+			on.AndNot(lack.Node)
+			tmpl.AndNot(lack.Tmpl)
+		}
+		l.TolNode, l.TolTmpl, l.Lacks = append(l.TolNode, on), append(l.TolTmpl, tmpl), append(l.Lacks, lack)
 	}
 }
 

@@ -29,14 +29,13 @@ const (
 
 // A podInfo is what a pod class means, without anything that depends on other objects. It is made once for each class.
 type podInfo struct {
-	class      *podclass.Class
-	need       quantity.Vec
-	tooMuch    string
-	invalid    []reason.Count // the pod cannot be planned at all
-	terms      []label.Reqs   // node selector with each required term; at least one, unless the pod is invalid
-	preferred  []label.Reqs   // preferred node affinity, heaviest first
-	tolerances []corev1.Toleration
-	tolKey     string
+	class     *podclass.Class
+	need      quantity.Vec
+	tooMuch   string
+	invalid   []reason.Count // the pod cannot be planned at all
+	terms     []label.Reqs   // node selector with each required term; at least one, unless the pod is invalid
+	preferred []label.Reqs   // preferred node affinity, heaviest first
+	admittance
 	ports      []ports.Port
 	claims     []string // names of PersistentVolumeClaims
 	ephemeral  []string // names of volumes
@@ -48,6 +47,13 @@ type podInfo struct {
 	apartSoft  []podTerm
 	ownLabels  bool // the required anti-affinity looks at the pod's own labels
 	used       uint64
+}
+
+// An admittance is what decides beside labels whether a node admits a pod.
+type admittance struct {
+	tolerances []corev1.Toleration
+	tolKey     string
+	features   []string // that the kubelet of the node has to declare
 }
 
 // infoOf returns what a class means.
@@ -67,6 +73,7 @@ func (m *Memory) infoOf(c *podclass.Class) *podInfo {
 		m.missing = append(m.missing, i.tooMuch)
 	}
 	i.tolerances, i.tolKey = spec.Tolerations, tolerationKey(spec.Tolerations)
+	i.features = featuresOf(spec)
 	i.readVolumes(spec)
 	i.ports = hostPorts(spec)
 	i.readNodeAffinity(m.known, spec)

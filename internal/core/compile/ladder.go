@@ -3,6 +3,7 @@ package compile
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,16 +13,21 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// A tolerance is a set of tolerations, with or without one for every PreferNoSchedule taint.
+// A tolerance is what lets a pod onto a node beside labels, with or without a toleration for every PreferNoSchedule taint.
 type tolerance struct {
-	list []corev1.Toleration
+	*admittance
 	soft bool
 }
 
 // A toleranceKey identifies a tolerance.
 type toleranceKey struct {
-	list string
-	soft bool
+	list, features string
+	soft           bool
+}
+
+// toleranceOf numbers what lets a pod onto nodes beside labels.
+func (c *conditions) toleranceOf(a *admittance, soft bool) int {
+	return c.tols.of(toleranceKey{a.tolKey, strings.Join(a.features, ", "), soft}, tolerance{a, soft})
 }
 
 // makeClasses merges cohorts that differ only in labels that no group looks at.
@@ -114,7 +120,7 @@ func (b *builder) classOf(c *cohort, order int) problem.Class {
 	for _, term := range i.terms {
 		out.Terms = append(out.Terms, b.conditions.reqs.of(term.Key(), term))
 	}
-	out.Tol = b.conditions.tols.of(toleranceKey{i.tolKey, true}, tolerance{i.tolerances, true})
+	out.Tol = b.conditions.toleranceOf(&i.admittance, true)
 	return out
 }
 
@@ -164,7 +170,7 @@ func (b *builder) variantsOf(c *cohort) []problem.Variant {
 	var out []problem.Variant
 	for n, l := range levels {
 		owns := b.ownedAt(c, l)
-		tol := b.conditions.tols.of(toleranceKey{i.tolKey, l.tolerate}, tolerance{i.tolerances, l.tolerate})
+		tol := b.conditions.toleranceOf(&i.admittance, l.tolerate)
 		terms := make([][]int, len(alternatives))
 		for _, term := range i.terms {
 			full := term

@@ -307,7 +307,7 @@ func atMost(need, most quantity.Vec) quantity.Vec {
 
 // suits reports whether the set puts a pod onto a node.
 func (d *daemon) suits(n *nodeInfo) bool {
-	return !d.ignored() && toleratesAll(d.info.tolerances, n.taints, true) &&
+	return !d.ignored() && toleratesAll(d.info.tolerances, n.taints, true) && (n.row.Node == nil || n.declares(d.info.features)) &&
 		slices.ContainsFunc(d.info.terms, n.allows)
 }
 

@@ -166,6 +166,14 @@ type Labels struct {
 	OnTemplate [][]Match  // [requirements][template]
 	TolNode    []bits.Set // [tolerations] nodes
 	TolTmpl    []bits.Set // [tolerations] templates
+	Lacks      []Lack     // [tolerations] what the two above leave out for another reason than taints
+}
+
+// A Lack is the nodes and templates that tolerations alone would admit a pod to, but whose kubelet does not declare the features that the
+// pod needs.
+type Lack struct {
+	Features   string // names, for people
+	Node, Tmpl bits.Set
 }
 
 // A Match is what requirements leave of a template.

@@ -29,6 +29,7 @@ const (
 	// About a candidate: an existing node, or a pool's new node.
 	Taint         // Key: the taint that is not tolerated
 	LabelMismatch // Key: the label that does not fit
+	NodeFeature   // Key: the features that the pod needs and the kubelet does not declare
 	LabelUnknown  // Key: a label that nothing defines
 	TooLarge      // Key: the resource of which no candidate has enough
 	NoShape       // each constraint alone is met by some type, but none meets all
@@ -92,7 +93,7 @@ var names = [numCodes]string{
 	DeviceHard: "DeviceSearchTooHard", DeviceAt: "DeviceClaimElsewhere", NoPools: "NoPools",
 	AvoidsManaged: "AvoidsManaged", NotReached: "NotReached", Postponed: "Postponed",
 	UninitializedOnly: "UninitializedOnly", LeftAside: "LeftAside", OnTrial: "PoolOnTrial", Spurned: "NotBound",
-	Taint: "TaintNotTolerated", LabelMismatch: "LabelMismatch",
+	Taint: "TaintNotTolerated", LabelMismatch: "LabelMismatch", NodeFeature: "NodeFeature",
 	LabelUnknown: "LabelUnknown", TooLarge: "DoesNotFit", NoShape: "NoInstanceType", NoOffering: "NoOffering",
 	HostPort: "HostPortTaken", VolumeLimit: "VolumeLimit", Spread: "TopologySpread",
 	Affinity: "PodAffinity", AntiAffinity: "PodAntiAffinity", Limit: "PoolLimit", Quota: "CapacityQuota", MinValues: "MinValues",

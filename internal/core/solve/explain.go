@@ -53,11 +53,14 @@ type cause struct {
 func (s *state) explainNodes(q *trial) reason.Explanation {
 	counts := map[cause]int{}
 	tol, on := s.facts.p.Labels.TolNode[q.v.Tol], s.facts.p.Labels.OnNode[q.v.Reqs]
+	lack := &s.facts.p.Labels.Lacks[q.v.Tol]
 	for bin := range s.facts.p.Nodes {
 		why := cause{}
 		switch {
 		case s.facts.p.Nodes[bin].Closed:
 			why.code = reason.Closed
+		case lack.Node.Has(bin):
+			why.code, why.key = reason.NodeFeature, lack.Features
 		case !tol.Has(bin):
 			why.code = reason.Taint
 		case !on.Has(bin):
@@ -101,6 +104,9 @@ func (s *state) explainTemplate(q *trial, t problem.TemplateID) reason.Explanati
 	tmpl := &s.facts.p.Templates[t]
 	pool := s.facts.p.Pools[tmpl.Pool].Name
 	all := tmpl.Shapes.Count()
+	if lack := &s.facts.p.Labels.Lacks[q.v.Tol]; lack.Tmpl.Has(int(t)) {
+		return reason.Explanation{{Code: reason.NodeFeature, Key: lack.Features, Pool: pool, Candidates: all}}
+	}
 	if !s.facts.tolerates(q.v, t) {
 		return reason.Explanation{{Code: reason.Taint, Pool: pool, Candidates: all}}
 	}

@@ -159,6 +159,7 @@ var constraints = map[reason.Code]string{
 	reason.UninitializedOnly: "only node %, which is not initialised yet, has room",
 	reason.Taint:             "has a taint % that is not tolerated",
 	reason.LabelMismatch:     "does not match the required label %",
+	reason.NodeFeature:       "does not declare the feature % that the pod needs of a kubelet",
 	reason.LabelUnknown:      "label % is not defined by the pool and not well-known",
 	reason.TooLarge:          "not enough %",
 	reason.NoShape:           "no instance type meets all constraints at once",

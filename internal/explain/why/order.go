@@ -12,7 +12,8 @@ import (
 var fixes = []reason.Code{
 	reason.Invalid, reason.RestrictedLabel, reason.VolumeInvalid, reason.DeviceInvalid, reason.DeviceClaims,
 	reason.DevicesUnread, reason.AvoidsManaged, reason.NoPools,
-	reason.Limit, reason.Quota, reason.Taint, reason.LabelUnknown, reason.LabelMismatch, reason.NoTypes, reason.MinValues,
+	reason.Limit, reason.Quota, reason.Taint, reason.LabelUnknown, reason.LabelMismatch, reason.NodeFeature,
+	reason.NoTypes, reason.MinValues,
 	reason.Spread, reason.AntiAffinity, reason.Affinity, reason.HostPort, reason.VolumeLimit, reason.DeviceAt,
 	reason.Devices, reason.DeviceUnknown, reason.DeviceCEL, reason.DeviceHard,
 	reason.TooLarge, reason.NoShape, reason.NoOffering, reason.Reservation, reason.Closed,
