@@ -41,6 +41,7 @@ const (
 	DoNotDisrupt  Cause = "doNotDisrupt"  // pods or nodes with the annotation
 	PDB           Cause = "pdb"           // PodDisruptionBudgets that allow no eviction
 	Preferences   Cause = "preferences"   // preferred affinity and spread
+	Caution       Cause = "caution"       // spot lists with several types, and no node that is too large for its pods
 	Open          Cause = "open"          // between the best plan and the proof
 )
 
@@ -115,8 +116,9 @@ func Of(q engine.Question, e *engine.Engine, region string, commitments []tariff
 		func(m *machine) string { return m.protected })
 	held(PDB, s.anew(none, q.Pools, false), func(m *machine) string { return m.budget })
 	lift(Preferences, s.anew(none, q.Pools, true), nil)
-	least, refused := s.least()
-	r.Least = min(last, least)
+	best, bound, refused := s.least()
+	lift(Caution, best, nil)
+	r.Least = min(last, bound)
 	lift(Open, r.Least, nil)
 	for p := range refused {
 		r.NoPool = append(r.NoPool, p.Namespace+"/"+p.Name)
@@ -252,12 +254,14 @@ func (s *surveyor) book() *tariff.Book {
 	return b
 }
 
-// least returns the proven least bill, and the pods that no pool takes.
-func (s *surveyor) least() (cloud.NanoUSD, refusals) {
+// least returns the bill of the cheapest plan that was found under no restriction at all, the proven least bill, and the pods that no pool
+// takes.
+func (s *surveyor) least() (best, bound cloud.NanoUSD, refused refusals) {
 	settings := s.question.Settings
 	settings.NodePrice, settings.Search, settings.IgnorePreferences = -1, planWork, true
 	settings.Size.Large, settings.Band = -1, shape.Band{Types: shape.DefaultBand.Types, Spot: 1, Fewest: 1}
 	kept, plan, refused := s.plan(none, s.question.Pools, settings, nil)
+	best = s.bill(kept, plan.Open)
 	list := max(plan.VolumeBound, plan.ConfigBound)
 	market := lines(kept)
 	for _, l := range market {
@@ -268,7 +272,7 @@ func (s *surveyor) least() (cloud.NanoUSD, refusals) {
 		fees += s.commitments[i].Fee()
 	}
 	market = append(market, Market(s.question.Pools, s.region)...)
-	return fees + max(0, list-tariff.Reach(market, s.commitments)), refused
+	return best, fees + max(0, list-tariff.Reach(market, s.commitments)), refused
 }
 
 // refusals are pods that a plan has no place for.

@@ -3,6 +3,7 @@ package savings
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/core/tariff"
 )
 
@@ -135,6 +137,34 @@ func TestACheapFleetHasNoGap(t *testing.T) {
 	q := engine.Question{Snap: store.Snapshot(), Pools: []engine.Pool{{Pool: pool, Catalog: catalog}}, Now: time.Unix(1e9, 0)}
 	if r := Of(q, engine.New(label.Table{}), "r", nil); r.Today != 4e7 || r.Least != 4e7 {
 		t.Errorf("today %d, least %d: want both 40000000", r.Today, r.Least)
+	}
+}
+
+// One spot type that is much cheaper than all others is not asked for alone. What that costs is no weakness of the proof.
+func TestSpotListsAreACauseOfTheirOwn(t *testing.T) {
+	catalog, store := catalogue(), cluster.NewStore()
+	cheap := *catalog.Type("m5.large")
+	cheap.Name, cheap.Labels, cheap.Offerings = "m4.large", maps.Clone(cheap.Labels), slices.Clone(cheap.Offerings)
+	cheap.Labels[corev1.LabelInstanceTypeStable] = []string{cheap.Name}
+	cheap.Offerings[0].Price = cloud.FromDollars(.03) // spot, where m5.large costs 0.04
+	catalog.Types = slices.Insert(catalog.Types, 0, &cheap)
+	pool := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	pool.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: "g", Kind: "K", Name: "default"}
+	store.Update(func(d *cluster.Draft) {
+		cluster.Pools.Put(d, pool)
+		d.PutNode(node(0, catalog.Type("m5.xlarge"), "SPOT"))
+		d.PutPod(pod("p", "n0", 1900, nil))
+		d.Synced(true)
+	})
+	q := engine.Question{Snap: store.Snapshot(), Pools: []engine.Pool{{Pool: pool, Catalog: catalog}}, Now: time.Unix(1e9, 0)}
+	q.Settings.Band = shape.DefaultBand
+	gap := map[Cause]cloud.NanoUSD{}
+	report := Of(q, engine.New(label.Table{}), "r", nil)
+	for _, p := range report.Gap {
+		gap[p.Cause] = p.PerHour
+	}
+	if report.Least != 3e7 || gap[Caution] <= 0 || gap[Open] != 0 {
+		t.Errorf("least %d, caution %d, open %d: want 30000000, more than 0, 0", report.Least, gap[Caution], gap[Open])
 	}
 }
 

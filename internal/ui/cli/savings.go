@@ -113,7 +113,8 @@ type savingsReport struct {
 var causeTexts = map[savings.Cause]string{
 	savings.Fee: "Auto Mode fee, about", savings.Empty: "empty nodes", savings.Fragmentation: "fragmentation",
 	savings.MachineTypes: "machine types", savings.Purchase: "spot and architecture", savings.DoNotDisrupt: "do-not-disrupt",
-	savings.PDB: "PDB allows none", savings.Preferences: "preferences", savings.Open: "proof leaves open",
+	savings.PDB: "PDB allows none", savings.Preferences: "preferences",
+	savings.Caution: "caution: spot lists, node size", savings.Open: "proof leaves open",
 }
 
 // managerTexts are the managers as people read them; the name of the pool or group follows.
