@@ -26,8 +26,8 @@ import (
 	"karpenter.sh/karpenter/internal/history/costs"
 )
 
-const costHelp = `usage: karpenter cost [--by namespace|workload|nodepool|node|capacity-type|label=KEY] [--window 7d] [--from T] [--to T]
-                      [--spread] [-o table|json|focus] [--account ID] [-n NAMESPACE] [--ledger NAME] [--kubeconfig FILE | -f FILE]
+const costHelp = `usage: karpenter cost [--by namespace|workload|nodepool|node|capacity-type|hour|day|label=KEY] [--window 7d] [--from T]
+                      [--to T] [--spread] [-o table|json|focus] [--account ID] [-n NAMESPACE] [--ledger NAME] [--kubeconfig FILE | -f FILE]
 
 Says who costs what. The controller notes it hour by hour where settings.ledger is true, in ConfigMaps that this command reads. The
 rows add up to what the machines of Karpenter cost, to the billionth of a dollar. Prices are those of the catalogue, spot by its price
@@ -38,7 +38,7 @@ Exit code: 0 there are costs to show, 1 there are none in the window, 2 the inpu
 `
 
 // costWays are the values of --by, beside label=KEY.
-var costWays = []string{"namespace", "workload", "nodepool", "node", "capacity-type"}
+var costWays = []string{"namespace", "workload", "nodepool", "node", "capacity-type", "hour", "day"}
 
 type costFlags struct {
 	by, output, account            string
@@ -265,7 +265,7 @@ func (r *costReport) read() {
 			}
 		}
 		for _, p := range bill.Parts {
-			key := r.key(bill.Machine, p.Account)
+			key := r.key(bill, p.Account)
 			row := r.rows[key]
 			if row == nil {
 				row = &costRow{key: key, kinds: map[ledger.Kind]cloud.NanoUSD{}}
@@ -284,9 +284,14 @@ func (r *costReport) read() {
 	}
 }
 
-// key returns the row that an account belongs to.
-func (r *costReport) key(m *ledger.Machine, a *ledger.Account) string {
+// key returns the row that an account of a bill belongs to.
+func (r *costReport) key(bill *ledger.Bill, a *ledger.Account) string {
+	m := bill.Machine
 	switch {
+	case r.by == "hour":
+		return time.Unix(bill.Hour, 0).UTC().Format(toMinute)
+	case r.by == "day":
+		return time.Unix(bill.Hour, 0).UTC().Format(time.DateOnly)
 	case a.Kind == ledger.Unused:
 		return "(unused " + a.Workload + ")"
 	case r.by == "nodepool":
@@ -307,7 +312,7 @@ func (r *costReport) key(m *ledger.Machine, a *ledger.Account) string {
 	return cmp.Or(ledger.Label(a.Labels, r.label), "(without)")
 }
 
-// sorted returns the rows, the dearest first; those in brackets come last.
+// sorted returns the rows, the dearest first; those in brackets come last. Hours and days are in the order of time.
 func (r *costReport) sorted() []*costRow {
 	return slices.SortedFunc(maps.Values(r.rows), func(a, b *costRow) int {
 		switch x, y := strings.HasPrefix(a.key, "("), strings.HasPrefix(b.key, "("); {
@@ -315,6 +320,9 @@ func (r *costReport) sorted() []*costRow {
 			return 1
 		case y && !x:
 			return -1
+		}
+		if r.by == "hour" || r.by == "day" {
+			return cmp.Compare(a.key, b.key)
 		}
 		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.key, b.key))
 	})

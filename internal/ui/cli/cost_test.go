@@ -91,7 +91,7 @@ func TestCost(t *testing.T) {
 	path := keptLedger(t)
 	for name, args := range map[string][]string{
 		"namespace": nil, "workload": {"--by", "workload"}, "node": {"--by", "node"}, "nodepool": {"--by", "nodepool", "--window", "1h"},
-		"label": {"--by", "label=team"}, "capacity": {"--by", "capacity-type"}, "spread": {"--spread"}, "times": {"--from", "2026-03-31T22:00", "--to", "2026-03-31 23:00"}, "json": {"-o", "json"},
+		"hour": {"--by", "hour"}, "day": {"--by", "day"}, "label": {"--by", "label=team"}, "capacity": {"--by", "capacity-type"}, "spread": {"--spread"}, "times": {"--from", "2026-03-31T22:00", "--to", "2026-03-31 23:00"}, "json": {"-o", "json"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := costOf(t, append(args, "-f", path)...)
@@ -116,7 +116,7 @@ func TestCost(t *testing.T) {
 func TestRowsOfCostAddUp(t *testing.T) {
 	path := keptLedger(t)
 	paid := ""
-	for _, by := range []string{"namespace", "workload", "nodepool", "node", "capacity-type", "label=team", "label=nothing"} {
+	for _, by := range []string{"namespace", "workload", "nodepool", "node", "capacity-type", "hour", "day", "label=team", "label=nothing"} {
 		for _, more := range [][]string{{}, {"--spread"}} {
 			var d costDocument
 			decoder := json.NewDecoder(strings.NewReader(costOf(t, append(more, "-f", path, "-o", "json", "--by", by)...)))
