@@ -73,6 +73,17 @@ type Report struct {
 	Commitments []tariff.Commitment
 	Used        []float64 // of each commitment, today
 	Pods        int
+	Nodes       []Node
+}
+
+// A Node is what the report has found out about a node.
+type Node struct {
+	Name    string
+	Manager Manager
+	Priced  bool
+	Line    tariff.Line   // an hour of it, where it is priced
+	Fee     cloud.NanoUSD // beside it
+	Held    bool          // by an annotation or a PodDisruptionBudget
 }
 
 // planWork is how much work one of the plans may cost.
@@ -103,18 +114,17 @@ func Of(q engine.Question, e *engine.Engine, region string, commitments []tariff
 	lift(Fee, s.bill(s.fleet, nil), nil)
 	full := func(m *machine) bool { return len(m.pods) > 0 }
 	lift(Empty, s.bill(s.kept(full), nil), s.names(func(m *machine) bool { return !full(m) && m.priced }))
-	blocked := func(m *machine) bool { return m.protected != "" || m.budget != "" }
-	lift(Fragmentation, s.anew(blocked, s.sameTypes(), false), nil)
-	lift(MachineTypes, s.anew(blocked, s.samePurchase(), false), nil)
-	lift(Purchase, s.anew(blocked, q.Pools, false), nil)
-	held := func(cause Cause, bill cloud.NanoUSD, of func(*machine) string) {
+	lift(Fragmentation, s.anew((*machine).held, s.sameTypes(), false), nil)
+	lift(MachineTypes, s.anew((*machine).held, s.samePurchase(), false), nil)
+	lift(Purchase, s.anew((*machine).held, q.Pools, false), nil)
+	lifted := func(cause Cause, bill cloud.NanoUSD, of func(*machine) string) {
 		by, prices := s.holders(of)
 		lift(cause, bill, by)
 		r.Gap[len(r.Gap)-1].Held = prices
 	}
-	held(DoNotDisrupt, s.anew(func(m *machine) bool { return m.budget != "" }, q.Pools, false),
+	lifted(DoNotDisrupt, s.anew(func(m *machine) bool { return m.budget != "" }, q.Pools, false),
 		func(m *machine) string { return m.protected })
-	held(PDB, s.anew(none, q.Pools, false), func(m *machine) string { return m.budget })
+	lifted(PDB, s.anew(none, q.Pools, false), func(m *machine) string { return m.budget })
 	lift(Preferences, s.anew(none, q.Pools, true), nil)
 	best, bound, refused := s.least()
 	lift(Caution, best, nil)
@@ -139,6 +149,7 @@ func (s *surveyor) owners(r *Report) {
 	byName := map[key]*Owner{}
 	for i := range s.fleet {
 		m := &s.fleet[i]
+		r.Nodes = append(r.Nodes, Node{Name: m.node.Name, Manager: m.manager, Priced: m.priced, Line: m.line, Fee: m.fee, Held: m.held()})
 		if !m.priced {
 			r.NotPriced = append(r.NotPriced, m.node.Name)
 			continue
@@ -213,6 +224,9 @@ func (s *surveyor) names(which func(*machine) bool) []string {
 	}
 	return out
 }
+
+// held reports whether an annotation or a budget keeps the machine where it is.
+func (m *machine) held() bool { return m.protected != "" || m.budget != "" }
 
 // holders returns who holds machines, by their price, and these prices.
 func (s *surveyor) holders(of func(*machine) string) (names []string, prices []cloud.NanoUSD) {

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -40,6 +41,14 @@ type Result struct {
 	// Steps counts what was done to the fleet, by reason.
 	Steps map[string]int `json:"steps"`
 	Curve []Point        `json:"curve"`
+
+	Fleet []Machine `json:"-"` // what is there at the end
+}
+
+// A Machine is one of a fleet, with what it costs in an hour.
+type Machine struct {
+	Type, Zone, CapacityType string
+	Price                    cloud.NanoUSD
 }
 
 // Waits are parts of all waiting times.
@@ -150,6 +159,10 @@ func (m *meter) result(r *run) *Result {
 		Variant: r.Name, From: m.began, To: m.until, Dollars: dollars(cloud.NanoUSD(m.spent).Dollars()),
 		PeakNodes: m.peak, Launched: m.made,
 		Pods: m.pods, Evictions: m.evictions, Unplaced: m.unplaced, SoldOut: m.soldOut, Steps: m.reasons, Curve: m.curve,
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.machines)) {
+		x := r.machines[name]
+		out.Fleet = append(out.Fleet, Machine{x.offer.kind, x.offer.zone, x.offer.capacityType, x.price})
 	}
 	length := m.until.Sub(m.began)
 	sum, paid := 0.0, 0.0

@@ -318,14 +318,10 @@ func (f *replayFlags) newRun(env Env, name string, o *objects, pools []engine.Po
 		Name: name, Store: o.store(), Pools: pools, Engine: set, Planner: disrupt.DefaultSettings(), Labels: awsv1.Labels(),
 	}}
 	r.set.BatchIdle, r.set.BatchMax = time.Second, 10*time.Second
-	claims := map[string]*v1.NodeClaim{} // by node name and by provider id
-	for _, c := range there.claims {
-		claims[c.Status.NodeName], claims[c.Status.ProviderID] = c, c
-	}
-	delete(claims, "")
+	claims := claimsByNode(there.claims)
 	var failed []error
 	for _, n := range there.nodes {
-		if err := r.Stand(n, cmp.Or(claims[n.Name], claims[n.Spec.ProviderID])); err != nil {
+		if err := r.Stand(n, claims(n)); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", n.Name, err))
 		}
 	}
@@ -333,4 +329,14 @@ func (f *replayFlags) newRun(env Env, name string, o *objects, pools []engine.Po
 		fmt.Fprintf(env.Err, "variant %s begins without %s: %v\n", name, sentence.Count(len(failed), "node"), failed[0])
 	}
 	return r
+}
+
+// claimsByNode returns a function that finds the claim of a node, by the node's name or its provider ID; nil if it has none.
+func claimsByNode(all []*v1.NodeClaim) func(*corev1.Node) *v1.NodeClaim {
+	claims := map[string]*v1.NodeClaim{}
+	for _, c := range all {
+		claims[c.Status.NodeName], claims[c.Status.ProviderID] = c, c
+	}
+	delete(claims, "")
+	return func(n *corev1.Node) *v1.NodeClaim { return cmp.Or(claims[n.Name], claims[n.Spec.ProviderID]) }
 }

@@ -21,13 +21,15 @@ import (
 	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
-const savingsHelp = `usage: karpenter savings [--kubeconfig FILE] [-f FILE_OR_DIR_OR_-…] [--commitments FILE] [-o table|json|html]
-       karpenter savings --snapshot FILE [--commitments FILE] [-o table|json|html]
+const savingsHelp = `usage: karpenter savings [--kubeconfig FILE] [-f FILE_OR_DIR_OR_-…] [--commitments FILE] [--reach auto|always|never]
+                         [-o table|json|html]
+       karpenter savings --snapshot FILE [--commitments FILE] [--reach auto|always|never] [-o table|json|html]
 
 Bills the nodes of a cluster as they are, proves the least that its pods could cost on the machines that the NodePools allow, and
 splits the difference by cause. It lists objects and changes nothing; Karpenter need not be installed. Nodes may be
 Karpenter's, of EKS Auto Mode, of node groups, or made by hand. Where there is no NodePool one is assumed that buys the types of
-categories c, m and r from generation 3 on. It is no promise: consolidation reaches less, within budgets and thresholds.
+categories c, m and r from generation 3 on. The least is no promise: what the controller would reach, within budgets and thresholds,
+is simulated and printed beside it.
 
 Exit code: 0 the report is complete, 1 more than one node in twenty has no known price or some pod fits no pool, 2 the input is wrong.
 
@@ -35,7 +37,7 @@ Exit code: 0 the report is complete, 1 more than one node in twenty has no known
 
 // runSavings prints the report of a cluster.
 func runSavings(ctx context.Context, env Env, args []string) (int, error) {
-	p, commitments := planFlags{propose: true, quiet: true}, ""
+	p, commitments, reach := planFlags{propose: true, quiet: true}, "", ""
 	fs := flag.NewFlagSet("savings", flag.ContinueOnError)
 	fs.SetOutput(env.Err)
 	fs.Usage = func() { fmt.Fprint(env.Err, savingsHelp); fs.PrintDefaults() }
@@ -43,15 +45,20 @@ func runSavings(ctx context.Context, env Env, args []string) (int, error) {
 	fs.StringVar(&p.output, "o", "table", "table, json or html")
 	fs.StringVar(&commitments, "commitments", "", "file with Reserved Instances and Savings Plans, as CommitmentDiscounts; by default "+
 		"those among the objects, or in the snapshot")
+	fs.StringVar(&reach, "reach", "auto", fmt.Sprintf("simulate what the controller would reach in %d hours: always, never, or auto for "+
+		"up to %d nodes", int(reachTime.Hours()), reachNodes))
 	words, err := parseMixed(fs, args)
 	p.files = append(p.files, words...)
+	if err == nil && !slices.Contains([]string{"auto", "always", "never"}, reach) {
+		err = fmt.Errorf("--reach %s: use auto, always or never", reach)
+	}
 	if err == nil && !slices.Contains([]string{"table", "json", "html"}, p.output) {
 		err = fmt.Errorf("-o %s: use table, json or html", p.output)
 	}
 	if err = cmp.Or(err, p.someWorld()); err != nil {
 		return exitBadInput, err
 	}
-	q, err := p.question(ctx, env)
+	world, q, err := p.fleet(ctx, env)
 	if err != nil {
 		return exitBadInput, err
 	}
@@ -75,6 +82,11 @@ func runSavings(ctx context.Context, env Env, args []string) (int, error) {
 		active = q.Commitments.Commitments
 	}
 	r.Report = savings.Of(q, p.planner(), region, active)
+	if nodes := len(r.Nodes); reach == "always" || reach == "auto" && nodes > 0 && nodes <= reachNodes {
+		if err := r.reach(ctx, world, &q); err != nil {
+			return exitBadInput, err
+		}
+	}
 	if err := ctx.Err(); err != nil {
 		return exitBadInput, err
 	}
@@ -107,6 +119,7 @@ func proposedPool() *v1.NodePool {
 type savingsReport struct {
 	*savings.Report
 	region, prices string
+	reached        *reached // nil where it was not simulated
 }
 
 // causeTexts are the causes as people read them.
@@ -157,6 +170,9 @@ func (r *savingsReport) tables() []table {
 	var bill table
 	bill.add("BILL", "$/H", "$/MONTH")
 	bill.add("today", money(r.Today, 1), money(r.Today, hoursAMonth))
+	if r.reached != nil {
+		bill.add(fmt.Sprintf("reached in %d h", int(reachTime.Hours())), money(r.reached.PerHour, 1), money(r.reached.PerHour, hoursAMonth))
+	}
 	bill.add("proven least", money(r.Least, 1), money(r.Least, hoursAMonth))
 	out := []table{owners, bill}
 	if len(r.Commitments) > 0 {
@@ -177,8 +193,7 @@ func (r *savingsReport) remarks() []string {
 	if len(r.NoPool) > 0 {
 		out = append(out, "no NodePool takes these pods; their nodes stay in every figure: "+named(r.NoPool))
 	}
-	return append(out, "The least is proven for the machines that the NodePools allow. It is no promise: consolidation reaches less, "+
-		"within budgets, PodDisruptionBudgets and thresholds.")
+	return append(out, "The least is proven for the machines that the NodePools allow. It is no promise.", r.reached.remark(len(r.Nodes)))
 }
 
 func (r *savingsReport) write(w io.Writer, format string) error {
@@ -206,6 +221,7 @@ func (r *savingsReport) write(w io.Writer, format string) error {
 type savingsDocument struct {
 	Region      string           `json:"region"`
 	Today       savingsToday     `json:"today"`
+	Reached     *savingsReached  `json:"reached,omitempty"`
 	Least       savingsMoney     `json:"least"`
 	Gap         []savingsPart    `json:"gap"`
 	Commitments []savingsPlanUse `json:"commitments"`
@@ -216,6 +232,15 @@ type savingsDocument struct {
 
 type savingsMoney struct {
 	PerHour float64 `json:"perHour"`
+}
+
+// savingsReached is what the controller would make of today's fleet.
+type savingsReached struct {
+	PerHour   float64 `json:"perHour"`
+	Hours     int     `json:"hours"`
+	Evictions int     `json:"evictions"`
+	Launched  int     `json:"launched"`
+	Unplaced  int     `json:"unplaced"`
 }
 
 type savingsToday struct {
@@ -246,6 +271,9 @@ func (r *savingsReport) document() savingsDocument {
 	d := savingsDocument{Region: r.region, Today: savingsToday{PerHour: r.Today.Dollars(), ByOwner: []savingsOwner{}},
 		Least: savingsMoney{r.Least.Dollars()}, Commitments: []savingsPlanUse{}, Unknown: append([]string{}, r.NotPriced...),
 		NoPool: append([]string{}, r.NoPool...), Assumptions: r.remarks()}
+	if x := r.reached; x != nil {
+		d.Reached = &savingsReached{x.PerHour.Dollars(), int(reachTime.Hours()), x.Evictions, x.Launched, x.Unplaced}
+	}
 	for i := range r.Owners {
 		o := &r.Owners[i]
 		d.Today.ByOwner = append(d.Today.ByOwner, savingsOwner{ownerText(o), o.Nodes, o.PerHour.Dollars(), o.Fee.Dollars()})

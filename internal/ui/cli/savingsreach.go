@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/savings"
+	"karpenter.sh/karpenter/internal/core/tariff"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/history/recording"
+	"karpenter.sh/karpenter/internal/history/replay"
+)
+
+// reachTime is how long the controller's loops have to change the fleet, and reachNodes the largest fleet for which that is simulated
+// without being asked for: it takes a minute.
+const (
+	reachTime  = 24 * time.Hour
+	reachNodes = 1000
+)
+
+// A reached fleet is what the controller's loops make of today's fleet in reachTime.
+type reached struct {
+	PerHour   cloud.NanoUSD
+	Evictions int
+	Launched  int
+	Unplaced  int
+}
+
+// reach simulates the controller's loops on the fleet of the report, while no pod comes or goes. Karpenter's nodes stay until a step
+// replaces them. Other nodes are drained at the beginning, but for those that an annotation or a PodDisruptionBudget holds, and those
+// of pods that no pool takes: they stay and are paid. Objects are changed.
+func (r *savingsReport) reach(ctx context.Context, o *objects, q *engine.Question) error {
+	settings := q.Settings
+	settings.Search = enoughSearch
+	begin := q.Now.Truncate(time.Second)
+	there := takeThere(o, &recording.Recording{Begin: begin})
+	v := replay.Variant{Name: baseVariant, Store: o.store(), Pools: q.Pools, Engine: settings, Planner: disrupt.DefaultSettings(), Labels: awsv1.Labels()}
+	stay := r.stand(&v, there)
+	var lives []recording.Life
+	for _, l := range there.always {
+		switch fate := stay.fates[l.On]; fate {
+		case drained:
+			l.On = ""
+		case kept:
+			continue
+		}
+		lives = append(lives, l)
+	}
+	out, bill := reached{}, stay.lines
+	if len(lives) > 0 {
+		rec, err := recording.Of(baseVariant, lives, begin.Add(reachTime))
+		if err != nil {
+			return err
+		}
+		set := replay.Settings{Boot: time.Minute, Stop: 30 * time.Second, BatchIdle: time.Second, BatchMax: 10 * time.Second,
+			Pace: 10 * time.Minute, Samples: 1}
+		result, err := replay.Run(ctx, rec, v, set, func(float64) {})
+		if err != nil {
+			return err
+		}
+		out = reached{Evictions: result.Evictions, Launched: result.Launched, Unplaced: result.Unplaced}
+		for _, m := range result.Fleet {
+			bill = append(bill, tariff.Line{Region: r.region, Zone: m.Zone, Type: m.Type, OS: tariff.Linux,
+				Spot: m.CapacityType != v1.CapacityTypeOnDemand, Seconds: int64(time.Hour / time.Second), PerHour: m.Price})
+		}
+	}
+	out.PerHour = tariff.Of(bill, r.Commitments).Total + stay.fees
+	r.reached = &out
+	return nil
+}
+
+// fleet returns the objects of a cluster, and the question about it.
+func (p *planFlags) fleet(ctx context.Context, env Env) (o *objects, q engine.Question, err error) {
+	if p.snapshot == "" {
+		if o, err = p.read(ctx, env); err == nil {
+			q, err = p.input(env, o)
+		}
+		return o, q, err
+	}
+	w, err := readWorld(p.snapshot)
+	if err != nil {
+		return nil, q, err
+	}
+	o = &objects{}
+	for _, obj := range w.Objects {
+		o.take(obj)
+	}
+	q, err = p.question(ctx, env)
+	return o, q, err
+}
+
+// A fate is what becomes of a node while the loops run.
+type fate int
+
+const (
+	simulated fate = iota // Karpenter's: the loops decide
+	drained               // at the beginning
+	kept                  // with its pods
+)
+
+// staying is what the simulation leaves as it is.
+type staying struct {
+	fates map[string]fate // by node
+	lines []tariff.Line   // of kept nodes that have a price
+	fees  cloud.NanoUSD   // of these
+}
+
+// stand puts Karpenter's nodes into the variant, and decides about the others.
+func (r *savingsReport) stand(v *replay.Variant, there thereAlready) staying {
+	claims := claimsByNode(there.claims)
+	out := staying{fates: map[string]fate{}}
+	homeless := map[string]bool{}
+	for _, l := range there.always {
+		if slices.Contains(r.NoPool, l.Pod.Namespace+"/"+l.Pod.Name) {
+			homeless[l.On] = true
+		}
+	}
+	for _, n := range there.nodes {
+		i := slices.IndexFunc(r.Nodes, func(x savings.Node) bool { return x.Name == n.Name })
+		if i < 0 {
+			continue
+		}
+		x := &r.Nodes[i]
+		switch {
+		case x.Manager == savings.Karpenter && x.Priced && v.Stand(n, claims(n)) == nil:
+		case x.Priced && !x.Held && !homeless[n.Name]:
+			out.fates[n.Name] = drained
+		default:
+			out.fates[n.Name] = kept
+			if x.Priced {
+				out.lines, out.fees = append(out.lines, x.Line), out.fees+x.Fee
+			}
+		}
+	}
+	return out
+}
+
+// remark says what was simulated, or why nothing was.
+func (r *reached) remark(nodes int) string {
+	if r == nil {
+		return fmt.Sprintf("What the controller would reach is not simulated for %d nodes; --reach always does it.", nodes)
+	}
+	text := fmt.Sprintf("Reached: the controller's loops were simulated for %d hours in which no pod comes or goes, within budgets and "+
+		"PodDisruptionBudgets: %s, %s. Nodes of other managers were drained at the beginning, but for those that are held.",
+		int(reachTime.Hours()), sentence.Count(r.Evictions, "eviction"), sentence.Count(r.Launched, "new machine"))
+	if r.Unplaced > 0 {
+		text += fmt.Sprintf(" %s had no place at the end.", sentence.Count(r.Unplaced, "pod"))
+	}
+	return text
+}
