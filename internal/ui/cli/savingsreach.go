@@ -41,7 +41,8 @@ func (r *savingsReport) reach(ctx context.Context, o *objects, q *engine.Questio
 	settings.Search = enoughSearch
 	begin := q.Now.Truncate(time.Second)
 	there := takeThere(o, &recording.Recording{Begin: begin})
-	v := replay.Variant{Name: baseVariant, Store: o.store(), Pools: q.Pools, Engine: settings, Planner: disrupt.DefaultSettings(), Labels: awsv1.Labels()}
+	v := replay.Variant{Name: baseVariant, Store: o.store(), Pools: q.Pools, Engine: settings, Planner: disrupt.DefaultSettings(),
+		Labels: awsv1.Labels()}
 	stay := r.stand(&v, there)
 	var lives []recording.Life
 	for _, l := range there.always {
@@ -96,7 +97,7 @@ func (p *planFlags) fleet(ctx context.Context, env Env) (o *objects, q engine.Qu
 	return o, q, err
 }
 
-// A fate is what becomes of a node while the loops run.
+// A fate says whether the simulation decides about a node.
 type fate int
 
 const (
@@ -105,7 +106,7 @@ const (
 	kept                  // with its pods
 )
 
-// staying is what the simulation leaves as it is.
+// staying holds what the simulation does not decide about.
 type staying struct {
 	fates map[string]fate // by node
 	lines []tariff.Line   // of kept nodes that have a price
