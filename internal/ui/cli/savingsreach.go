@@ -97,7 +97,7 @@ func (p *planFlags) fleet(ctx context.Context, env Env) (o *objects, q engine.Qu
 	return o, q, err
 }
 
-// A fate says whether the simulation decides about a node.
+// A fate is what the simulation does with a node.
 type fate int
 
 const (
