@@ -85,17 +85,24 @@ func run(ctx context.Context, o options) error {
 		Timing:     timing,
 		Identities: map[string]awsmodel.Identity{plane.ControllerKey: identity, "role": role(o.cluster, identity)},
 		Snapshot:   o.snapshot,
+		SpreadSpot: true,
 		Join:       h.join,
 		Gone:       h.gone,
 	})
 	if err != nil {
 		return fmt.Errorf("open AWS: %w", err)
 	}
+	model.AddRole("AWSServiceRoleForEC2Spot")
+	model.AddTrusted("KarpenterControllerRole-"+o.cluster, podIdentity)
 	if err := h.forget(model); err != nil {
 		return err
 	}
 	return serve(ctx, model, o.port)
 }
+
+// podIdentity lets Pod Identity take a role.
+const podIdentity = `{"Statement":[{"Effect":"Allow","Principal":{"Service":"pods.eks.amazonaws.com"},` +
+	`"Action":["sts:AssumeRole","sts:TagSession"]}]}`
 
 // serve runs the model and its server until ctx ends.
 func serve(ctx context.Context, model *awsmodel.Cloud, port int) error {

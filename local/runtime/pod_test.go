@@ -265,6 +265,11 @@ func TestAContainerThatEndsIsStartedAgain(t *testing.T) {
 	if said := w.said(p, true); said != "I am karpenter-1 --mode=fails\nno luck\n" {
 		t.Errorf("in its former life it said %q", said)
 	}
+	p = w.until("waiting again", func(now *corev1.Pod) bool {
+		s := now.Status.ContainerStatuses[0]
+		return s.State.Waiting != nil && s.RestartCount > p.Status.ContainerStatuses[0].RestartCount
+	})
+	w.said(p, false) // is there, also before it is started again
 }
 
 func TestAContainerThatRunsOnceStaysAsItEnded(t *testing.T) {

@@ -201,7 +201,8 @@ func (r *Runtime) Log(of ContainerName, previous bool) (path string, known bool,
 		return "", false, nil
 	}
 	life := c.life()
-	if previous {
+	_, err = os.Stat(logPath(c.pod.logs(), c.spec.Name, life))
+	if previous || err != nil && life > 0 { // a container that waits to be started again shows what it said last
 		life--
 	}
 	path = logPath(c.pod.logs(), c.spec.Name, life)

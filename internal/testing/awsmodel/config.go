@@ -34,6 +34,9 @@ type Config struct {
 	Faults Faults
 	// Identities says who calls, by access key id. A caller that is not listed may do everything.
 	Identities map[string]Identity
+	// SpreadSpot lets fleets that ask for spot machines by capacity get them from several pools, as EC2 mostly gives them. Otherwise the
+	// first pool gives all that it has.
+	SpreadSpot bool
 	// Snapshot is a file that keeps the state over restarts; "" keeps it in memory only.
 	Snapshot string
 	// Join is called when a machine's kubelet registers; once more when it is heard of again, and after a restart

@@ -57,7 +57,11 @@ func fleet(c *call, in *ec2.CreateFleetInput) (*ec2.CreateFleetOutput, error) {
 		return nil, dryRunSucceeded()
 	}
 	rank(choices, strategy(in, capacityType), want)
-	fulfil(c, choices, want)
+	share := want
+	if c.world.cfg.SpreadSpot {
+		share = shareOf(choices, strategy(in, capacityType), want)
+	}
+	fulfil(c, choices, want, share)
 	return &ec2.CreateFleetOutput{FleetId: &id, Instances: instancesOf(choices), Errors: errorsOf(choices)}, nil
 }
 
@@ -267,14 +271,41 @@ func rank(choices []*choice, strategy string, want int) {
 	})
 }
 
-// fulfil launches up to want machines, choice by choice. Choices that are tried and cannot give what is asked get an error.
-func fulfil(c *call, choices []*choice, want int) {
-	granted := c.cloud.admitMachines("ec2:RunInstances", want, c.now)
+// How far fleets that go by capacity spread. EC2 keeps its own rule to itself.
+const (
+	spreadPools = 4
+	spreadPrice = 1.2 // price-capacity-optimized: pools that cost so many times the first at most
+)
+
+// shareOf returns how many machines each of the first choices gives: all of them if the strategy does not spread.
+func shareOf(choices []*choice, strategy string, want int) int {
+	byPrice := strategy == string(ec2types.SpotAllocationStrategyPriceCapacityOptimized)
+	if !byPrice && strategy != string(ec2types.SpotAllocationStrategyCapacityOptimized) {
+		return want
+	}
+	var pools []*choice
 	for _, k := range choices {
+		if k.err == nil && len(pools) < spreadPools && (len(pools) == 0 || !byPrice || k.price <= spreadPrice*pools[0].price) {
+			pools = append(pools, k)
+		}
+	}
+	return (want + len(pools) - 1) / max(1, len(pools))
+}
+
+// fulfil launches up to want machines, choice by choice: a share of each, and then as many as there are. Choices that are tried and cannot
+// give what is asked get an error.
+func fulfil(c *call, choices []*choice, want, share int) {
+	granted := c.cloud.admitMachines("ec2:RunInstances", want, c.now)
+	for i := range 2 * len(choices) {
+		k, most := choices[i%len(choices)], share
+		if i >= len(choices) {
+			most = want
+		}
 		if want == 0 {
 			break
 		}
-		for k.err == nil && want > 0 {
+		for k.err == nil && want > 0 && most > 0 {
+			most--
 			if granted == 0 {
 				k.err = throttled("ec2")
 				break

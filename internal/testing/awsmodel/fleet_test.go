@@ -30,6 +30,8 @@ func TestFleetTakesPoolsInTheOrderOfItsStrategy(t *testing.T) {
 	const a, b, c = "m5.large/us-east-1a", "c5.large/us-east-1a", "r5.large/us-east-1a" // 0.096, 0.085, 0.126 on demand
 	for name, tc := range map[string]struct {
 		kind     ec2types.DefaultTargetCapacityType
+		spread   bool
+		pools    []string // a, b and c
 		spot     ec2types.SpotAllocationStrategy
 		onDemand ec2types.FleetOnDemandAllocationStrategy
 		n        int32
@@ -62,13 +64,35 @@ func TestFleetTakesPoolsInTheOrderOfItsStrategy(t *testing.T) {
 			kind: spotTarget, spot: ec2types.SpotAllocationStrategyLowestPrice, n: 2, rules: []PoolRule{{"spot/c5.large/*", 1}},
 			want: []string{"c5.large/us-east-1a x1", "m5.large/us-east-1a x1", "c5.large/us-east-1a InsufficientInstanceCapacity"},
 		},
+		"spot by capacity and price spreads over pools that cost about the same": {
+			kind: spotTarget, spread: true, spot: ec2types.SpotAllocationStrategyPriceCapacityOptimized, n: 3,
+			pools: []string{a, b, "c5.large/us-east-1b", "c5.large/us-east-1c"}, want: []string{"c5.large/us-east-1a x1", "c5.large/us-east-1b x1", "c5.large/us-east-1c x1"},
+		},
+		"spot by capacity spreads over all": {
+			kind: spotTarget, spread: true, spot: ec2types.SpotAllocationStrategyCapacityOptimized, n: 3,
+			want: []string{"c5.large/us-east-1a x1", "m5.large/us-east-1a x1", "r5.large/us-east-1a x1"},
+		},
+		"what a pool has not of its share the others give": {
+			kind: spotTarget, spread: true, spot: ec2types.SpotAllocationStrategyCapacityOptimized, n: 6, rules: []PoolRule{{"spot/m5.large/*", 1}},
+			want: []string{"c5.large/us-east-1a x3", "r5.large/us-east-1a x2", "m5.large/us-east-1a x1", "m5.large/us-east-1a InsufficientInstanceCapacity"},
+		},
+		"one machine comes from the first pool": {
+			kind: spotTarget, spread: true, spot: ec2types.SpotAllocationStrategyPriceCapacityOptimized, n: 1, want: []string{"c5.large/us-east-1a x1"},
+		},
+		"spot by price alone does not spread": {
+			kind: spotTarget, spread: true, spot: ec2types.SpotAllocationStrategyLowestPrice, n: 3, want: []string{"c5.large/us-east-1a x3"},
+		},
+		"on demand does not spread": {kind: odTarget, spread: true, n: 3, want: []string{"c5.large/us-east-1a x3"}},
 		"spot by capacity and priority": {
 			kind: spotTarget, spot: ec2types.SpotAllocationStrategyCapacityOptimizedPrioritized, n: 1, priority: []float64{2, 3, 1}, want: []string{"r5.large/us-east-1a x1"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, Config{Faults: Faults{Pools: tc.rules}}, func(t *testing.T, w *harness) {
-				in := w.fleetOf(t, w.prepare(t, al2023), tc.kind, tc.n, a, b, c)
+			if tc.pools == nil {
+				tc.pools = []string{a, b, c}
+			}
+			inWorld(t, Config{Faults: Faults{Pools: tc.rules}, SpreadSpot: tc.spread}, func(t *testing.T, w *harness) {
+				in := w.fleetOf(t, w.prepare(t, al2023), tc.kind, tc.n, tc.pools...)
 				if tc.spot != "" {
 					in.SpotOptions.AllocationStrategy = tc.spot
 				}

@@ -199,6 +199,14 @@ func (c *Cloud) AddRole(name string) {
 	c.world.changed()
 }
 
+// AddTrusted adds a role with the policy that says who may take it.
+func (c *Cloud) AddTrusted(name, trust string) {
+	c.AddRole(name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.world.st.Roles[name].AssumeRolePolicyDocument = aws.String(url.QueryEscape(trust))
+}
+
 func listRoles(c *call, _ *iam.ListRolesInput) (*iam.ListRolesOutput, error) {
 	out := &iam.ListRolesOutput{Roles: []iamtypes.Role{}}
 	for _, name := range slices.Sorted(maps.Keys(c.world.st.Roles)) {

@@ -2,12 +2,14 @@ package awsmodel
 
 import (
 	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"html"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -39,7 +41,7 @@ func scopeOf(r *http.Request) scope {
 // regional reports whether a service can be reached under a region. IAM and STS are everywhere, the price list has regions of its own.
 func (c *Cloud) regional(s scope) bool {
 	switch s.service {
-	case "ec2", "ssm", "sqs", "eks", "arc-zonal-shift":
+	case "ec2", "ssm", "sqs", "eks", "arc-zonal-shift", "cloudformation":
 		return s.region == c.world.cfg.Region
 	}
 	return true
@@ -64,7 +66,7 @@ func protocolFor(service string, r *http.Request, body []byte) (*protocol, bool)
 	switch service {
 	case "ec2":
 		return ec2Protocol(), true
-	case "iam", "sts":
+	case "iam", "sts", "cloudformation":
 		return queryProtocol(service, wire.Query), true
 	case "sqs":
 		if r.Header.Get("X-Amz-Target") == "" {
@@ -83,6 +85,46 @@ func protocolFor(service string, r *http.Request, body []byte) (*protocol, bool)
 	return nil, false
 }
 
+// asked returns the protocol in which a service that the model lacks was asked, to refuse the request in it.
+func asked(service string, r *http.Request, body []byte) *protocol {
+	form, err := params(r, body)
+	target, kind := r.Header.Get("X-Amz-Target"), r.Header.Get("Content-Type")
+	switch {
+	case r.Header.Get("Smithy-Protocol") == "rpc-v2-cbor":
+		return &protocol{service: service, fail: failCBOR}
+	case target != "":
+		p := jsonProtocol(service)
+		p.fail = failJSON(kind)
+		return p
+	case service == "ec2":
+		return ec2Protocol()
+	case err == nil && form.Get("Action") != "":
+		return queryProtocol(service, wire.Query)
+	case slices.Contains([]string{"s3", "s3control", "route53", "cloudfront"}, service): // the ones that answer REST in XML
+		return queryProtocol(service, wire.Query)
+	}
+	return restProtocol(service, nil)
+}
+
+// failJSON refuses a request in JSON 1.0 or 1.1, whichever was asked.
+func failJSON(kind string) func(http.ResponseWriter, string, *fault) {
+	return func(w http.ResponseWriter, id string, f *fault) {
+		w.Header().Set("x-amzn-RequestId", id)
+		write(w, kind, f.status, fmt.Sprintf(`{"__type":%s,"message":%s}`, quote(f.code), quote(f.message)))
+	}
+}
+
+// failCBOR refuses a request in CBOR: a map of two texts.
+func failCBOR(w http.ResponseWriter, id string, f *fault) {
+	w.Header().Set("x-amzn-RequestId", id)
+	w.Header().Set("Smithy-Protocol", "rpc-v2-cbor")
+	body := []byte{0xa2}
+	for _, text := range []string{"__type", f.code, "message", f.message} {
+		body = append(binary.BigEndian.AppendUint16(append(body, 0x79), uint16(len(text))), text...)
+	}
+	write(w, "application/cbor", f.status, string(body))
+}
+
 func guess(r *http.Request, body []byte) string {
 	if target := r.Header.Get("X-Amz-Target"); target != "" {
 		prefix, _, _ := strings.Cut(target, ".")
@@ -90,7 +132,7 @@ func guess(r *http.Request, body []byte) string {
 	}
 	if form, err := params(r, body); err == nil {
 		if s, ok := map[string]string{"2016-11-15": "ec2", "2010-05-08": "iam", "2011-06-15": "sts",
-			"2012-11-05": "sqs"}[form.Get("Version")]; ok {
+			"2012-11-05": "sqs", "2010-05-15": "cloudformation"}[form.Get("Version")]; ok {
 			return s
 		}
 	}
@@ -169,7 +211,7 @@ type rawXML interface{ xml() []byte }
 func queryProtocol(service string, style wire.Style) *protocol {
 	space := map[string]string{
 		"iam": "https://iam.amazonaws.com/doc/2010-05-08/", "sts": "https://sts.amazonaws.com/doc/2011-06-15/",
-		"sqs": "http://queue.amazonaws.com/doc/2012-11-05/",
+		"sqs": "http://queue.amazonaws.com/doc/2012-11-05/", "cloudformation": "http://cloudformation.amazonaws.com/doc/2010-05-15/",
 	}[service]
 	return &protocol{
 		service: service, decode: decodeForm(service, style),

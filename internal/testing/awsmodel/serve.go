@@ -88,7 +88,8 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 	id := scopeOf(r)
 	p, ok := protocolFor(id.service, r, body)
 	if !ok {
-		http.Error(w, fmt.Sprintf("no service %q here", id.service), http.StatusNotFound)
+		p = asked(id.service, r, body)
+		p.fail(w, c.requestID(), refuseWith(http.StatusNotFound, "UnknownOperationException", "the model of AWS has no service %q", id.service))
 		return
 	}
 	if !c.regional(id) {

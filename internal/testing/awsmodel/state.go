@@ -19,6 +19,7 @@ type state struct {
 	Profiles     map[string]*profile  // by name
 	Roles        map[string]*iamtypes.Role
 	Queues       map[string]*queue // by name
+	Stacks       map[string]*stack // by name
 	Reservations map[string]*ec2types.CapacityReservation
 	Groups       map[string]*ec2types.PlacementGroup // by id
 	Tokens       map[string]*token                   // by operation and client token

@@ -96,6 +96,13 @@ var operations = index([]operation{
 	op("savingsplans", describeSavingsPlans, "SavingsPlanIds", "States", "MaxResults", "NextToken"),
 	op("savingsplans", describeSavingsPlanRates, "SavingsPlanId", "Filters", "MaxResults", "NextToken"),
 
+	op("cloudformation", createChangeSet, "StackName", "ChangeSetName", "ChangeSetType", "TemplateBody", "Parameters",
+		"Capabilities", "Description"),
+	op("cloudformation", describeChangeSet, "StackName", "ChangeSetName"),
+	op("cloudformation", executeChangeSet, "StackName", "ChangeSetName", "DisableRollback"),
+	op("cloudformation", describeStacks, "StackName", "NextToken"),
+	op("cloudformation", deleteStack, "StackName", "ClientRequestToken"),
+
 	op("servicequotas", getServiceQuota, "ServiceCode", "QuotaCode"),
 })
 
