@@ -161,7 +161,7 @@ func change(dir home.Dir, wanted home.Install) error {
 		return err
 	}
 	if before.Empty || before.Provider != wanted.Provider {
-		if err := release.Objects(ctx, dir.Kubeconfig(), wanted.Provider, log); err != nil {
+		if err := release.Objects(ctx, dir.Kubeconfig(), wishOf(wanted, true), log); err != nil {
 			return err
 		}
 	}
@@ -356,5 +356,5 @@ func install(args []string) error {
 	if err := release.Install(context.Background(), *kubeconfig, wishOf(wanted, *now), log); err != nil {
 		return err
 	}
-	return release.Objects(context.Background(), *kubeconfig, wanted.Provider, log)
+	return release.Objects(context.Background(), *kubeconfig, wishOf(wanted, *now), log)
 }

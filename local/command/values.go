@@ -1,13 +1,16 @@
 package command
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
+	"regexp"
 
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/cli/values"
 
 	"karpenter.sh/karpenter/local/home"
+	"karpenter.sh/karpenter/local/plane"
 	"karpenter.sh/karpenter/local/release"
 )
 
@@ -16,8 +19,8 @@ type wish struct {
 	values values.Options
 	reset  bool
 	empty  *bool // nil where nothing was said
-	// provider is "" where nothing was said.
-	provider string
+	// provider and name of the cluster are "" where nothing was said.
+	provider, name string
 }
 
 func wishFlags(flags *flag.FlagSet) *wish {
@@ -30,6 +33,7 @@ func wishFlags(flags *flag.FlagSet) *wish {
 	flags.StringVar(&w.provider, "provider", "",
 		"the `provider` of machines: aws for this project's own; kwok and aws-upstream for Karpenter's own under this project's core; "+
 			"kept for the next times")
+	flags.StringVar(&w.name, "name", "", "the `name` of the cluster in AWS and for the controller, local at first; a cluster keeps it until clean")
 	flags.BoolVar(&w.reset, "reset-values", false, "forget the values that were kept")
 	flags.BoolFunc("empty", "install nothing: neither charts nor first objects", func(text string) error {
 		empty := text == "true"
@@ -50,6 +54,9 @@ func (w *wish) of(dir home.Dir) (home.Install, bool, error) {
 	}
 	if w.reset {
 		wanted.Values = nil
+	}
+	if err := w.nameIt(dir, &wanted); err != nil {
+		return wanted, false, err
 	}
 	given, err := w.values.MergeValues(nil)
 	if err != nil {
@@ -72,7 +79,26 @@ func (w *wish) of(dir home.Dir) (home.Install, bool, error) {
 	return wanted, now || w.empty != nil, nil
 }
 
+// clusterName is what the names of roles leave room for.
+var clusterName = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_-]{0,39}$`)
+
+// nameIt gives a new cluster the name that was said. One that has machines and volumes under a name keeps it.
+func (w *wish) nameIt(dir home.Dir, wanted *home.Install) error {
+	last, err := dir.Read()
+	now := cmp.Or(wanted.Name, plane.ClusterName)
+	switch {
+	case err != nil || w.name == "" || w.name == now:
+		return err
+	case !clusterName.MatchString(w.name):
+		return fmt.Errorf("%q cannot be the name of a cluster: letters, digits, - and _ are, 40 at most", w.name)
+	case last.Server != "":
+		return fmt.Errorf("the cluster here is named %s; `karpenter-local clean` forgets it", now)
+	}
+	wanted.Name = w.name
+	return nil
+}
+
 // wishOf is what was stored as package release takes it; now says that the user asked for it just now.
 func wishOf(i home.Install, now bool) release.Wish {
-	return release.Wish{Provider: i.Provider, Values: i.Values, Now: now}
+	return release.Wish{Provider: i.Provider, Cluster: i.Name, Values: i.Values, Now: now}
 }

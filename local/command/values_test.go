@@ -39,6 +39,10 @@ func TestValuesAreKept(t *testing.T) {
 		"until AWS is wanted again":       {home.Install{Provider: "kwok"}, []string{"--provider", "aws"}, home.Install{}, true, ""},
 		"there is no such provider":       {before, []string{"--provider", "moon"}, home.Install{}, false, "choose one of aws, aws-upstream, kwok"},
 		"the chart refuses what is wrong": {before, []string{"--set", "replica=2"}, home.Install{}, false, "the chart refuses its values"},
+		"another name":                    {home.Install{}, []string{"--name", "production"}, home.Install{Name: "production"}, false, ""},
+		"the name is kept":                {home.Install{Name: "production"}, nil, home.Install{Name: "production"}, false, ""},
+		"it may be said again":            {home.Install{Name: "production"}, []string{"--name", "production"}, home.Install{Name: "production"}, false, ""},
+		"no name of a cluster":            {home.Install{}, []string{"--name", "a b"}, home.Install{}, false, "cannot be the name of a cluster"},
 		"there is no such file":           {before, []string{"--values", file + ".gone"}, home.Install{}, false, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,6 +75,23 @@ func TestValuesAreKept(t *testing.T) {
 				t.Errorf("said now: %t, want %t\n%s", now, tc.now, diff)
 			}
 		})
+	}
+}
+
+func TestAClusterKeepsItsName(t *testing.T) {
+	dir, err := home.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.Write(home.Run{Server: "https://127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"production": "is named local", "local": "", "": ""} {
+		wanted := home.Install{}
+		err := (&wish{name: name}).nameIt(dir, &wanted)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || wanted.Name != "" {
+			t.Errorf("%q: %v, %+v", name, err, wanted)
+		}
 	}
 }
 

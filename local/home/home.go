@@ -166,6 +166,7 @@ type Settings struct {
 type Install struct {
 	Empty    bool           // nothing at all
 	Provider string         `json:",omitempty"` // of machines; "" for AWS
+	Name     string         `json:",omitempty"` // of the cluster; "" for plane.ClusterName
 	Values   map[string]any // of the chart karpenter, beside those that the local cluster needs
 }
 

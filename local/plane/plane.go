@@ -3,6 +3,7 @@
 package plane
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -65,7 +66,7 @@ const (
 	ServiceAccount = "karpenter"
 	// Lease is by which one replica of the controller leads.
 	Lease = "karpenter-leader-election"
-	// ClusterName is the name that the controller gets.
+	// ClusterName is the name of a cluster that was given no other.
 	ClusterName = "local"
 	// Region and Account are where the cluster is.
 	Region  = "us-east-1"
@@ -81,6 +82,7 @@ type Plane struct {
 	Dir      home.Dir
 	Ports    map[string]int
 	Settings home.Settings
+	Name     string // of the cluster; "" for ClusterName
 	// Kubernetes is the executable of API server, scheduler and controller manager.
 	Kubernetes minor.Executable
 }
@@ -220,7 +222,7 @@ func (p Plane) controllerManager() []string {
 		"--service-account-private-key-file="+p.Dir.Key("tokens.key"),
 		"--cluster-signing-cert-file="+p.Dir.Key("ca.crt"),
 		"--cluster-signing-key-file="+p.Dir.Key("ca.key"),
-		"--cluster-name="+ClusterName,
+		"--cluster-name="+cmp.Or(p.Name, ClusterName),
 	)
 }
 
@@ -244,7 +246,7 @@ func (p Plane) aws() []string {
 	return []string{
 		fmt.Sprintf("--port=%d", p.Ports[AWSPort]),
 		"--kubeconfig=" + p.Dir.KubeconfigOf(Kubelets),
-		"--cluster=" + ClusterName,
+		"--cluster=" + cmp.Or(p.Name, ClusterName),
 		"--kubernetes=" + minor.Minor(p.Kubernetes.Version),
 		"--snapshot=" + p.Dir.File("aws.json"),
 		fmt.Sprintf("--boot-delay=%s", p.Settings.BootDelay),

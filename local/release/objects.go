@@ -1,9 +1,11 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +15,8 @@ import (
 	"k8s.io/kubectl/pkg/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"karpenter.sh/karpenter/local/plane"
 )
 
 // patience is how long a new definition may take until its objects can be made.
@@ -20,16 +24,16 @@ const patience = 30 * time.Second
 
 // Objects makes the objects that a local cluster starts with: a node class, a node pool, and a Deployment to play with. What
 // the user has changed stays unchanged.
-func Objects(ctx context.Context, kubeconfig, provider string, log *slog.Logger) error {
-	p, err := find(provider)
+func Objects(ctx context.Context, kubeconfig string, wish Wish, log *slog.Logger) error {
+	p, err := find(wish.Provider)
 	if err != nil {
 		return err
 	}
-	return createAll(ctx, kubeconfig, log, p.first)
+	return createAll(ctx, kubeconfig, log, p.first, wish.Cluster)
 }
 
 // createAll makes the objects of a file that the cluster does not have.
-func createAll(ctx context.Context, kubeconfig string, log *slog.Logger, file string) error {
+func createAll(ctx context.Context, kubeconfig string, log *slog.Logger, file, cluster string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -39,7 +43,7 @@ func createAll(ctx context.Context, kubeconfig string, log *slog.Logger, file st
 	if err != nil {
 		return err
 	}
-	all, err := read(file)
+	all, err := read(file, cluster)
 	if err != nil {
 		return err
 	}
@@ -76,13 +80,17 @@ func create(ctx context.Context, c client.Client, o *unstructured.Unstructured) 
 	}
 }
 
-func read(name string) ([]*unstructured.Unstructured, error) {
+// read returns the objects of a file, in which a cluster is named as it is named.
+func read(name, cluster string) ([]*unstructured.Unstructured, error) {
 	text, err := objects.ReadFile("objects/" + name)
 	if err != nil {
 		return nil, err
 	}
+	named := cmp.Or(cluster, plane.ClusterName)
+	renamed := strings.NewReplacer("KarpenterNodeRole-"+plane.ClusterName, "KarpenterNodeRole-"+named,
+		"discovery: "+plane.ClusterName, "discovery: "+named).Replace(string(text))
 	var all []*unstructured.Unstructured
-	for _, document := range documents(text) {
+	for _, document := range documents([]byte(renamed)) {
 		o := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(document, &o.Object); err != nil {
 			return nil, fmt.Errorf("read %s: %w", name, err)

@@ -3,6 +3,7 @@ package release
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -42,15 +43,16 @@ type Release struct {
 	Values map[string]any
 }
 
-// Releases are what a local cluster gets for AWS, with values beside those that it needs.
-func Releases(values map[string]any) []Release {
+// Releases are what a local cluster of a name gets for AWS, with values beside those that it needs.
+func Releases(cluster string, values map[string]any) []Release {
+	cluster = cmp.Or(cluster, plane.ClusterName)
 	return []Release{
 		{Chart: "karpenter-crd"},
 		{Chart: "karpenter", Values: loader.MergeMaps(map[string]any{
 			// a second one would cost a laptop memory, and seconds of each start
 			"replicas":   1,
 			"controller": map[string]any{"image": map[string]any{"repository": "karpenter/controller"}}, // see package runtime
-			"settings": map[string]any{"clusterName": plane.ClusterName, "interruptionQueue": plane.ClusterName,
+			"settings": map[string]any{"clusterName": cluster, "interruptionQueue": cluster,
 				"uiPort": 8082, "ignoreDRARequests": false},
 			"legacy": map[string]any{"v1beta1": "serve"},
 		}, values)},
@@ -67,7 +69,7 @@ func Refused(wish Wish) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range Releases(values) {
+	for _, r := range Releases(wish.Cluster, values) {
 		ch, err := Load(r.Chart)
 		if err != nil {
 			return err
@@ -108,6 +110,7 @@ func Load(name string) (*chart.Chart, error) {
 // A Wish is a wanted installation.
 type Wish struct {
 	Provider string // of machines; "" for AWS
+	Cluster  string // name of the cluster; "" for plane.ClusterName
 	Values   map[string]any
 	// Now says that they said so just now: it counts even where they have installed or upgraded a release by themselves since.
 	Now bool
@@ -121,7 +124,7 @@ func Install(ctx context.Context, kubeconfig string, wish Wish, log *slog.Logger
 		return err
 	}
 	if p.definitions != "" { // the controller needs them when it starts
-		if err := createAll(ctx, kubeconfig, log, p.definitions); err != nil {
+		if err := createAll(ctx, kubeconfig, log, p.definitions, wish.Cluster); err != nil {
 			return err
 		}
 	}
@@ -129,7 +132,7 @@ func Install(ctx context.Context, kubeconfig string, wish Wish, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	for _, r := range Releases(values) {
+	for _, r := range Releases(wish.Cluster, values) {
 		begin := time.Now()
 		did, err := r.install(ctx, kubeconfig, wish.Now, log)
 		if err != nil {

@@ -90,7 +90,7 @@ func prepare(dir home.Dir, o Options, ports map[string]int) (*supervisor, error)
 		dir:      dir,
 		now:      o.Now,
 		install:  install,
-		plane:    plane.Plane{Dir: dir, Ports: ports, Settings: o.Settings, Kubernetes: kubernetes},
+		plane:    plane.Plane{Dir: dir, Ports: ports, Settings: o.Settings, Name: install.Name, Kubernetes: kubernetes},
 		failed:   make(chan error, 1),
 		starting: true,
 	}
