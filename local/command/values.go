@@ -33,7 +33,8 @@ func wishFlags(flags *flag.FlagSet) *wish {
 	flags.StringVar(&w.provider, "provider", "",
 		"the `provider` of machines: aws for this project's own; kwok and aws-upstream for Karpenter's own under this project's core; "+
 			"kept for the next times")
-	flags.StringVar(&w.name, "name", "", "the `name` of the cluster in AWS and for the controller, local at first; a cluster keeps it until clean")
+	flags.StringVar(&w.name, "name", "",
+		"the `name` of the cluster in AWS and for the controller, local at first; a cluster keeps it until clean")
 	flags.BoolVar(&w.reset, "reset-values", false, "forget the values that were kept")
 	flags.BoolFunc("empty", "install nothing: neither charts nor first objects", func(text string) error {
 		empty := text == "true"
@@ -82,7 +83,7 @@ func (w *wish) of(dir home.Dir) (home.Install, bool, error) {
 // clusterName is what the names of roles leave room for.
 var clusterName = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_-]{0,39}$`)
 
-// nameIt gives a new cluster the name that was said. One that has machines and volumes under a name keeps it.
+// nameIt gives a new cluster the name that was said. A cluster that has machines and volumes keeps its name.
 func (w *wish) nameIt(dir home.Dir, wanted *home.Install) error {
 	last, err := dir.Read()
 	now := cmp.Or(wanted.Name, plane.ClusterName)

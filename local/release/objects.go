@@ -80,7 +80,7 @@ func create(ctx context.Context, c client.Client, o *unstructured.Unstructured) 
 	}
 }
 
-// read returns the objects of a file, in which a cluster is named as it is named.
+// read returns the objects of a file, with the name of the cluster, "" for the usual name.
 func read(name, cluster string) ([]*unstructured.Unstructured, error) {
 	text, err := objects.ReadFile("objects/" + name)
 	if err != nil {

@@ -89,7 +89,8 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 	p, ok := protocolFor(id.service, r, body)
 	if !ok {
 		p = asked(id.service, r, body)
-		p.fail(w, c.requestID(), refuseWith(http.StatusNotFound, "UnknownOperationException", "the model of AWS has no service %q", id.service))
+		p.fail(w, c.requestID(), refuseWith(http.StatusNotFound, "UnknownOperationException",
+			"the model of AWS has no service %q", id.service))
 		return
 	}
 	if !c.regional(id) {

@@ -16,7 +16,7 @@ import (
 
 // CloudFormation, as far as the template of install/aws and "aws cloudformation deploy" need it: parameters, conditions, the short forms of
 // Ref, Sub, GetAtt, If, Equals and Not, roles, instance profiles and queues. Policies and rules are accepted and change nothing: the model
-// has its own. What the account has already is used as it is and survives the stack, because the model's account has what a cluster needs
+// has its own. What the account has already is used unchanged and survives the stack, because the model's account has what a cluster needs
 // from the start.
 
 // A stack is what was made of a template. A change set that was not executed yet is Next.
@@ -80,7 +80,7 @@ func (c *call) findStack(name *string) (*stack, error) {
 	return nil, invalidStack("Stack with id %s does not exist", aws.ToString(name))
 }
 
-// openStack finds a stack, or makes one that has nothing yet.
+// openStack finds a stack, or makes an empty stack.
 func (c *call) openStack(name *string) *stack {
 	if s, err := c.findStack(name); err == nil {
 		return s
@@ -322,7 +322,7 @@ func (f *form) resource(name string) map[string]string {
 	return out
 }
 
-// keep makes something that goes with the stack. What is there already stays as it is, and is not the stack's.
+// keep makes something that goes with the stack. What is there already stays unchanged, and is not the stack's.
 func (f *form) keep(kind, name string, create func() error) {
 	err := create()
 	if err == nil {
