@@ -10,7 +10,6 @@ import (
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/solve"
-	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
 // bound proves a lower bound on the cost of every plan for the pods of the new nodes, and writes it to r. The bound holds whichever
@@ -18,19 +17,19 @@ import (
 // large may hold any pod.
 func bound(p *problem.Problem, at *solve.Placement, r *problem.Result, over int) {
 	boundBy(newQuestion(p, at), r, over)
-	if tooHigh(r) { // a plan launched a list of types that no cell has: prove one from the lowest price of each shape
-		bug.FalseBound(r.Cost, max(r.Volume, r.Config))
+	if tooHigh(r) {
 		q := newQuestion(p, at)
 		q.floors = true
 		boundBy(q, r, over)
 	}
 	if tooHigh(r) { // no bound is better than a wrong one
-		bug.FalseBound(r.Cost, max(r.Volume, r.Config))
 		r.Volume, r.Config, r.Proof = 0, 0, problem.Proof{}
 	}
 }
 
-// tooHigh reports whether the bound is above the cost of the plan itself, so that it cannot be right.
+// tooHigh reports whether the bound is above the cost of the plan itself, so that it cannot be right. It was proven for the lists of
+// instance types that the cells hold, and a plan may launch another list: if constraints close a domain to a node, a list remains that
+// no item asks for by itself. bound then proves a lower bound from the lowest price of each shape (question.floors).
 func tooHigh(r *problem.Result) bool { return max(r.Volume, r.Config) > r.Cost }
 
 // boundBy asks package pack for a bound on a question about the pods of all new nodes, and writes bound and proof to r.
@@ -151,11 +150,7 @@ func (q *question) leastByDomain(it *item) (key int, least []int, more int) {
 	}
 	for _, g := range c.Variants[it.variant].Owns {
 		if key := q.p.Groups[g].Key; key != spread.Host && q.alone(g, it) {
-			reach, anyMachine := q.at.Reach(it.class, key)
-			if !reach.Equal(anyMachine) { // plans differ in which domains a spread counts
-				return 0, nil, 0
-			}
-			least, more = q.leastOf(g, reach, it.count)
+			least, more = q.leastOf(g, q.at.Reach(it.class, key), it.count)
 			return key, least, more
 		}
 	}

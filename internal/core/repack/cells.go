@@ -8,6 +8,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/pack"
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
@@ -59,6 +60,11 @@ func (q *question) kindKey(key []byte, it *item) []byte {
 	key = identity.Count(key, len(readings))
 	for _, v := range readings {
 		key = identity.Number(identity.Number(key, int64(v.Reqs)), int64(v.Tol))
+	}
+	if q.loose {
+		for _, k := range tiedKeys(q.p, it) {
+			key = identity.Number(key, int64(k))
+		}
 	}
 	return key
 }
@@ -140,10 +146,59 @@ func (q *question) wantsOf(it *item, t problem.TemplateID) []want {
 			continue
 		}
 		for _, w := range q.split(it, t, q.wantOf(it, v, t)) {
-			if w.shapes.Any() && w.offers.Any() && !slices.ContainsFunc(out, func(x want) bool { return x.equal(&w) }) {
-				out = append(out, w)
+			also := []want{w}
+			if q.loose {
+				also = append(also, q.narrowed(it, t, w)...)
+			}
+			for _, w := range also {
+				if w.shapes.Any() && w.offers.Any() && !slices.ContainsFunc(out, func(x want) bool { return x.equal(&w) }) {
+					out = append(out, w)
+				}
 			}
 		}
+	}
+	return out
+}
+
+// tiedKeys returns the topology keys other than the host whose domains the rules of an item's pods are about: a plan may tie the node
+// of such a pod to any of them.
+func tiedKeys(p *problem.Problem, it *item) []int {
+	c := &p.Classes[it.class]
+	groups := slices.Clone(c.Groups)
+	for i := range c.Variants {
+		groups = append(groups, c.Variants[i].Owns...)
+	}
+	var out []int
+	for _, g := range groups {
+		if key := p.Groups[g].Key; key != spread.Host && !slices.Contains(out, key) && it.over != key+1 &&
+			(it.pins == nil || it.pins[key] < 0) {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// narrowed returns what a want leaves in each domain to which a plan may tie the node of an item, where the list of that domain costs
+// another price than the wide one: a spot list costs the mean of its offers, and that of the cheapest zone is below the mean of all.
+func (q *question) narrowed(it *item, t problem.TemplateID, w want) []want {
+	var out []want
+	from := []want{w}
+	for _, k := range tiedKeys(q.p, it) {
+		of := &q.p.Keys[k].Tmpl[t]
+		if of.Kind != problem.ByChoice {
+			continue
+		}
+		for _, wide := range from {
+			for d := range q.p.Keys[k].Values {
+				x := want{shapes: wide.shapes.Clone(), offers: wide.offers.Clone()}
+				x.pin(of, int32(d))
+				if x.offers.Any() && anyCheaper(q.at.Prices(t, x.offers), q.at.Prices(t, w.offers)) {
+					out = append(out, x)
+				}
+			}
+		}
+		from = append(from, out...)
 	}
 	return out
 }
@@ -167,6 +222,16 @@ func (q *question) split(it *item, t problem.TemplateID, w want) []want {
 		return []want{w}
 	}
 	return out
+}
+
+// anyCheaper reports whether some shape costs less by the first prices than by the second; 0 is not sold.
+func anyCheaper(a, b []int64) bool {
+	for sh := range a {
+		if a[sh] > 0 && (b[sh] == 0 || a[sh] < b[sh]) {
+			return true
+		}
+	}
+	return false
 }
 
 func (q *question) wantOf(it *item, v *problem.Variant, t problem.TemplateID) want {
@@ -235,15 +300,6 @@ func (q *question) findWants(t problem.TemplateID) (all []want, byKind [][]want,
 	for i := 1; i < len(all) && complete; i++ {
 		for j := range i {
 			if w, ok := all[i].both(&all[j]); ok {
-				note(w)
-			}
-		}
-	}
-	if q.loose {
-		narrows := narrowsOf(q)
-		closings := narrows.closings(t)
-		for i := 0; i < len(all) && complete; i++ {
-			for _, w := range narrows.narrowed(t, &all[i], closings) {
 				note(w)
 			}
 		}

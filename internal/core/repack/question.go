@@ -60,7 +60,6 @@ type question struct {
 	// proves asks for a bound; exact is set where every node that pods can be on is one of the cells, and costs as much.
 	proves, exact bool
 	rows          rows
-	narrows       *narrows // worked out when it is first needed
 }
 
 // A cell is a template with what a launch sends, the cheapest shape first.

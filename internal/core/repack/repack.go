@@ -7,7 +7,6 @@ import (
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/solve"
 	"karpenter.sh/karpenter/internal/core/work"
-	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
 // Run places the pods of p, as cheaply as it can, and says how far that may be from the cheapest. It does not modify p, but for its meter,
@@ -52,9 +51,6 @@ func Run(p *problem.Problem) *problem.Result {
 	}
 	if best := reorder(p, at, r); best != nil { // a bound is about the pods that existing nodes do not take: other ones now
 		at, r.Volume, r.Config, r.Proof = best, 0, 0, problem.Proof{}
-	}
-	if tooHigh(r) {
-		bug.FalseBound(r.Cost, max(r.Volume, r.Config))
 	}
 	if (r.Proof.Problem == nil || tooHigh(r)) && !p.Settings.Unproven && !at.Arrives() {
 		bound(p, at, r, over)
@@ -110,20 +106,17 @@ func (q *question) plain() bool {
 	}
 	loose := &question{p: q.p, at: q.at, loose: true}
 	for i := range q.items {
-		if len(loose.readings(&q.items[i])) > 1 {
+		it := &q.items[i]
+		if len(loose.readings(it)) > 1 {
 			return false
 		}
-	}
-	narrows := narrowsOf(q)
-	for t := range q.p.Templates {
-		t := problem.TemplateID(t)
-		closings := narrows.closings(t)
-		if len(closings) == 0 {
-			continue
-		}
-		all, _, _ := q.findWants(t)
-		if slices.ContainsFunc(all, func(w want) bool { return len(narrows.narrowed(t, &w, closings)) > 0 }) {
-			return false
+		for t := range q.p.Templates {
+			t := problem.TemplateID(t)
+			for _, w := range q.wantsOf(it, t) {
+				if len(q.narrowed(it, t, w)) > 0 {
+					return false
+				}
+			}
 		}
 	}
 	return true

@@ -98,12 +98,7 @@ func (at *Placement) TooLarge(t problem.TemplateID, vcpu int64) int {
 
 // Prices returns what a filled node of each shape costs that is bought by one of these offers, 0 where it is not sold.
 func (at *Placement) Prices(t problem.TemplateID, offers bits.Set) []int64 {
-	mask := at.s.facts.wide(offers).Clone()
-	tmpl := &at.s.facts.p.Templates[t]
-	for o := tmpl.Mask.Next(len(tmpl.Catalog.Offers)); o >= 0; o = tmpl.Mask.Next(o + 1) {
-		mask.Add(o) // every value of the labels that no offer decides
-	}
-	return at.s.fleet.stock.pricesOf(t, mask)
+	return at.s.fleet.stock.pricesOf(t, at.s.facts.wide(offers))
 }
 
 // Lists returns what launches by these offers send for pods that ask for no more than CPU and memory, and whether these are all the lists.
@@ -111,10 +106,9 @@ func (at *Placement) Lists(t problem.TemplateID, offers bits.Set) (lists []shape
 	return listed(at.s.fleet.stock.rowOf(t, at.s.facts.wide(offers)), &at.s.facts.p.Templates[t], &at.s.facts.p.Settings.Terms)
 }
 
-// Reach returns the domains of a key in which pods of a class could get a new node: an ordinary machine of the right size, and any machine.
-// Which of them a spread counts depends on whether its pods had to take any machine.
-func (at *Placement) Reach(class problem.ClassID, key int) (ordinary, anyMachine bits.Set) {
-	return at.s.ties.reachAs(class, false).domains[key], at.s.ties.reachAs(class, true).domains[key]
+// Reach returns the domains of a key in which pods of a class could get a new node.
+func (at *Placement) Reach(class problem.ClassID, key int) bits.Set {
+	return at.s.ties.reachOf(class).domains[key]
 }
 
 // Ties are the groups that a class, read as one of its variants, has to do with.

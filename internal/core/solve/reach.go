@@ -19,13 +19,9 @@ type reach struct {
 // the pods may use can launch a machine there that they accept. A spread counts these domains as well as those of existing nodes, but not a
 // zone in which nothing can be bought. Preferences and volumes are ignored, as in kube-scheduler.
 func (ti *ties) reachOf(class problem.ClassID) reach {
-	return ti.reachAs(class, ti.anyMachine.Has(int(class)))
-}
-
-// reachAs is reachOf for pods that may use any machine, or ordinary ones of the right size only.
-func (ti *ties) reachAs(class problem.ClassID, anyMachine bool) reach {
 	c := &ti.facts.p.Classes[class]
-	spreads, heldBack := ti.spreadKeys(c), false
+	spreads := ti.spreadKeys(c)
+	anyMachine, heldBack := ti.anyMachine.Has(int(class)), false
 	key := reachKey(c, spreads, anyMachine)
 	if out, ok := ti.reaches[key]; ok {
 		return out
