@@ -165,7 +165,11 @@ func (s *state) explainShapes(c *problem.Class, m *problem.Match, t problem.Temp
 	}
 	out = append(out, devices...)
 	add(reason.NoOffering, "", all-sold)
-	if len(out) == 0 || match > 0 && sold > 0 && equipped > 0 && s.facts.fitting(c.Need, t) {
+	bare := 0 // shapes without the devices
+	for _, d := range devices {
+		bare += d.Candidates
+	}
+	if len(out) == 0 || match > 0 && sold > 0 && equipped > 0 && bare < all && s.facts.fitting(c.Need, t) {
 		add(reason.NoShape, "", all)
 	}
 	return out
