@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,7 @@ var (
 	}
 	PVs             = named(func(o *objects) *objectRows[*corev1.PersistentVolume] { return &o.pvs })
 	StorageClasses  = named(func(o *objects) *objectRows[*storagev1.StorageClass] { return &o.storageClasses })
+	CSIDrivers      = named(func(o *objects) *objectRows[*storagev1.CSIDriver] { return &o.csiDrivers })
 	Namespaces      = named(func(o *objects) *objectRows[*corev1.Namespace] { return &o.namespaces })
 	PriorityClasses = named(func(o *objects) *objectRows[*schedulingv1.PriorityClass] { return &o.priorityClasses })
 	Services        = scoped(func(o *objects) *objectRows[*corev1.Service] { return &o.services })
@@ -50,7 +52,9 @@ var (
 	ResourceClaims  = scoped(func(o *objects) *objectRows[*resourcev1.ResourceClaim] { return &o.resourceClaims })
 	ClaimTemplates  = scoped(func(o *objects) *objectRows[*resourcev1.ResourceClaimTemplate] { return &o.claimTemplates })
 	DeviceClasses   = named(func(o *objects) *objectRows[*resourcev1.DeviceClass] { return &o.deviceClasses })
-	ResourceSlices  = named(func(o *objects) *objectRows[*resourcev1.ResourceSlice] { return &o.resourceSlices })
+	// DeviceTaintRules are there where the API server serves them, in the version that is newest in the module k8s.io/api.
+	DeviceTaintRules = named(func(o *objects) *objectRows[*resourcev1beta2.DeviceTaintRule] { return &o.deviceTaintRules })
+	ResourceSlices   = named(func(o *objects) *objectRows[*resourcev1.ResourceSlice] { return &o.resourceSlices })
 
 	// These are read with foresight only.
 	CronJobs      = scoped(func(o *objects) *objectRows[*batchv1.CronJob] { return &o.cronJobs })
@@ -70,16 +74,23 @@ type objects struct {
 	pvcs            objectRows[*corev1.PersistentVolumeClaim]
 	pvs             objectRows[*corev1.PersistentVolume]
 	storageClasses  objectRows[*storagev1.StorageClass]
+	csiDrivers      objectRows[*storagev1.CSIDriver]
 	namespaces      objectRows[*corev1.Namespace]
 	priorityClasses objectRows[*schedulingv1.PriorityClass]
 	services        objectRows[*corev1.Service]
 	attachments     objectRows[*storagev1.VolumeAttachment] // scoped by the node they are attached to
-	resourceClaims  objectRows[*resourcev1.ResourceClaim]
-	claimTemplates  objectRows[*resourcev1.ResourceClaimTemplate]
-	deviceClasses   objectRows[*resourcev1.DeviceClass]
-	resourceSlices  objectRows[*resourcev1.ResourceSlice]
+	deviceKinds
 	gatedKinds
 	announcing
+}
+
+// deviceKinds are the tables of dynamic resource allocation.
+type deviceKinds struct {
+	resourceClaims   objectRows[*resourcev1.ResourceClaim]
+	claimTemplates   objectRows[*resourcev1.ResourceClaimTemplate]
+	deviceClasses    objectRows[*resourcev1.DeviceClass]
+	resourceSlices   objectRows[*resourcev1.ResourceSlice]
+	deviceTaintRules objectRows[*resourcev1beta2.DeviceTaintRule]
 }
 
 // gatedKinds are the tables of Karpenter's own kinds that need a feature gate.
@@ -108,14 +119,18 @@ func newObjects(now *epoch) objects {
 		pvcs:            objectTable[*corev1.PersistentVolumeClaim](now),
 		pvs:             objectTable[*corev1.PersistentVolume](now),
 		storageClasses:  objectTable[*storagev1.StorageClass](now),
+		csiDrivers:      objectTable[*storagev1.CSIDriver](now),
 		namespaces:      objectTable[*corev1.Namespace](now),
 		priorityClasses: objectTable[*schedulingv1.PriorityClass](now),
 		services:        objectTable[*corev1.Service](now),
 		attachments:     newTable(now, attachmentKey, compareObjects),
-		resourceClaims:  objectTable[*resourcev1.ResourceClaim](now),
-		claimTemplates:  objectTable[*resourcev1.ResourceClaimTemplate](now),
-		deviceClasses:   objectTable[*resourcev1.DeviceClass](now),
-		resourceSlices:  objectTable[*resourcev1.ResourceSlice](now),
+		deviceKinds: deviceKinds{
+			resourceClaims:   objectTable[*resourcev1.ResourceClaim](now),
+			claimTemplates:   objectTable[*resourcev1.ResourceClaimTemplate](now),
+			deviceClasses:    objectTable[*resourcev1.DeviceClass](now),
+			resourceSlices:   objectTable[*resourcev1.ResourceSlice](now),
+			deviceTaintRules: objectTable[*resourcev1beta2.DeviceTaintRule](now),
+		},
 		gatedKinds: gatedKinds{
 			overlays:    objectTable[*v1alpha1.NodeOverlay](now),
 			commitments: objectTable[*v1alpha1.CommitmentDiscount](now),

@@ -21,6 +21,9 @@ func (w *writer) devices() {
 	for o := range cluster.ResourceSlices.All(snap) {
 		w.device("ResourceSlice", &metav1.ObjectMeta{Name: o.Name}, o.Spec, nil)
 	}
+	for o := range cluster.DeviceTaintRules.All(snap) {
+		w.device("DeviceTaintRule", &metav1.ObjectMeta{Name: o.Name}, o.Spec, nil)
+	}
 	for o := range cluster.ClaimTemplates.All(snap) {
 		spec := *o.Spec.DeepCopy()
 		spec.Spec.Devices.Config = nil

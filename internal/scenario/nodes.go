@@ -17,6 +17,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/cluster/seat"
 	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
@@ -120,11 +121,12 @@ func (w *World) claimOf(n *corev1.Node, pool string, ready bool) *v1.NodeClaim {
 	return c
 }
 
-// stateOf reads what there is to say of a claim: quiet (a pod came or went a moment ago), drifted= how long ago, grace= its
+// stateOf reads what there is to say of a claim: ready= for how long it has been initialised, quiet (a pod came or went a moment
+// ago), drifted= how long ago, grace= its
 // terminationGracePeriod, vacant= for how long no pod has been there (else always), deleting, stopping (the machine).
 func (w *World) stateOf(c *v1.NodeClaim, l *line) error {
 	ago := map[string]time.Duration{}
-	for _, key := range []string{"drifted", "grace", "vacant"} {
+	for _, key := range []string{"drifted", "grace", "ready", "vacant"} {
 		for _, x := range l.all(key) {
 			d, err := time.ParseDuration(x)
 			if err != nil {
@@ -138,6 +140,10 @@ func (w *World) stateOf(c *v1.NodeClaim, l *line) error {
 	}
 	if d, ok := ago["drifted"]; ok {
 		condition.Set(c, metav1.Condition{Type: v1.ConditionTypeDrifted, Status: metav1.ConditionTrue, Reason: "AMIDrift"}, w.Now.Add(-d))
+	}
+	if d, ok := ago["ready"]; ok {
+		condition.Clear(c, v1.ConditionTypeInitialized, w.Now)
+		condition.SetTrue(c, v1.ConditionTypeInitialized, w.Now.Add(-d))
 	}
 	if d, ok := ago["grace"]; ok {
 		c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: d}
@@ -218,7 +224,9 @@ func (w *writer) node(n *cluster.Node) bool {
 		c.Spec.Requirements, c.Spec.Taints, c.Spec.StartupTaints, c.Spec.Resources = n.Claim.Spec.Requirements,
 			n.Claim.Spec.Taints, n.Claim.Spec.StartupTaints, n.Claim.Spec.Resources
 		c.Status.Allocatable, c.Status.Capacity = n.Claim.Status.Allocatable, n.Claim.Status.Capacity
-		if since, ok := n.InitializedSince(); ok && w.width > 0 { // for how long room is kept there
+		young := w.in.Now.Add(-2 * seat.Longest) // drivers of volumes may be missing there
+		since, ready := n.InitializedSince()
+		if ready && (w.width > 0 || since.After(young)) { // for how long room is kept there
 			condition.Set(c, metav1.Condition{Type: v1.ConditionTypeInitialized, Status: metav1.ConditionTrue}, since)
 		}
 		if condition.IsTrue(n.Claim, v1.ConditionTypeDrifted) { // its pool makes nodes otherwise by now

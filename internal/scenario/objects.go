@@ -63,6 +63,8 @@ func (w *World) putObject(raw map[string]any) error {
 			err = put(w, d, raw, cluster.PVs.Put)
 		case "StorageClass":
 			err = put(w, d, raw, cluster.StorageClasses.Put)
+		case "CSIDriver":
+			err = put(w, d, raw, cluster.CSIDrivers.Put)
 		case "ResourceClaim":
 			err = put(w, d, raw, cluster.ResourceClaims.Put)
 		case "ResourceClaimTemplate":
@@ -71,6 +73,8 @@ func (w *World) putObject(raw map[string]any) error {
 			err = put(w, d, raw, cluster.DeviceClasses.Put)
 		case "ResourceSlice":
 			err = put(w, d, raw, cluster.ResourceSlices.Put)
+		case "DeviceTaintRule":
+			err = put(w, d, raw, cluster.DeviceTaintRules.Put)
 		case "CSINode":
 			err = put(w, d, raw, (*cluster.Draft).PutCSINode)
 		case "Namespace":

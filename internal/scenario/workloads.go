@@ -7,11 +7,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/cluster/seat"
+	"karpenter.sh/karpenter/internal/core/compile"
 )
 
 // sequence puts pods that are written as a whole into the order in which the engine takes them, since pods of no
@@ -130,6 +132,11 @@ func (w *writer) volumeClaim(namespace, name string) {
 		}
 	}
 	w.put("PersistentVolumeClaim", w.name("disk", name), o)
+	d := cluster.CSIDrivers.Get(w.in.Snap, compile.DriverOf(w.in.Snap, pvc))
+	if d != nil && !w.told[toldKey{kind: "CSIDriver", name: d.Name}] {
+		w.put("CSIDriver", d.Name, &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{
+			PreventPodSchedulingIfMissing: d.Spec.PreventPodSchedulingIfMissing}})
+	}
 	if pv := cluster.PVs.Get(w.in.Snap, pvc.Spec.VolumeName); pv != nil {
 		w.volume(pv)
 	}

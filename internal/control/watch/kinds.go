@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +53,8 @@ func builtin() []served {
 		scoped("PersistentVolumeClaim", func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} }, cluster.PVCs),
 		named("PersistentVolume", func() client.ObjectList { return &corev1.PersistentVolumeList{} }, cluster.PVs),
 		named("StorageClass", func() client.ObjectList { return &storagev1.StorageClassList{} }, cluster.StorageClasses),
+		// Without them every node counts as having every driver.
+		minor(optional(named("CSIDriver", func() client.ObjectList { return &storagev1.CSIDriverList{} }, cluster.CSIDrivers))),
 		named("Namespace", func() client.ObjectList { return &corev1.NamespaceList{} }, cluster.Namespaces),
 		// The chart does not grant these: a pod says its priority itself.
 		minor(optional(named("PriorityClass", func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
@@ -234,7 +238,22 @@ func devices() []served {
 			cluster.ClaimTemplates)),
 		ofDevices(named("DeviceClass", func() client.ObjectList { return &resourcev1.DeviceClassList{} }, cluster.DeviceClasses)),
 		ofDevices(named("ResourceSlice", func() client.ObjectList { return &resourcev1.ResourceSliceList{} }, cluster.ResourceSlices)),
+		taintRules(resourcev1beta2.SchemeGroupVersion),
+		taintRules(resourcev1alpha3.SchemeGroupVersion),
 	}
+}
+
+// taintRules are read in each version that the server serves: an object that comes twice is the same. Rules of Kubernetes 1.34 may select
+// devices in a way that later versions do not know. Nothing is left then to select by, and the rule is left out.
+func taintRules(version schema.GroupVersion) served {
+	return ofDevices(custom("DeviceTaintRule "+version.Version, version.WithKind("DeviceTaintRule"),
+		func(d *cluster.Draft, r *resourcev1beta2.DeviceTaintRule) bool {
+			s := r.Spec.DeviceSelector
+			if version != resourcev1alpha3.SchemeGroupVersion || s != nil && *s != (resourcev1beta2.DeviceTaintSelector{}) {
+				cluster.DeviceTaintRules.Put(d, r)
+			}
+			return true
+		}, func(d *cluster.Draft, r removed) { cluster.DeviceTaintRules.Delete(d, r.Name) }))
 }
 
 func custom[T any, P interface {

@@ -40,7 +40,7 @@ func (m *Memory) follow(snap *cluster.Snapshot, now time.Time) {
 		case w.node != print:
 			w.since, w.heard = now, now
 		}
-		if !complete(snap, p, n) {
+		if !compile.HasDrivers(snap, p, n) {
 			w.since, w.heard = now, now
 		}
 		w.class, w.node = p.Class, print
@@ -61,22 +61,6 @@ func (w wait) at(target string, ready, planned time.Time) wait {
 		w.first = first
 	}
 	return w
-}
-
-// complete reports whether a node has what a pod needs beside room: the drivers of its volumes.
-func complete(snap *cluster.Snapshot, p *cluster.Pod, n *cluster.Node) bool {
-	for i := range p.Class.Spec.Volumes {
-		v := &p.Class.Spec.Volumes[i]
-		claim := p.Name + "-" + v.Name
-		if v.PersistentVolumeClaim != nil {
-			claim = v.PersistentVolumeClaim.ClaimName
-		}
-		driver := compile.DriverOf(snap, cluster.PVCs.Get(snap, p.Namespace, claim))
-		if _, ok := n.CSINode[driver]; driver != "" && !ok {
-			return false
-		}
-	}
-	return true
 }
 
 // printOf sums up what a scheduler may look at of a node, but for its pods.

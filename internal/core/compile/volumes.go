@@ -3,16 +3,19 @@ package compile
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	apilabel "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/cluster/seat"
 	"karpenter.sh/karpenter/internal/core/label"
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/volumes"
+	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
 // bindCompleted is set by the volume controller once claim and volume belong to each other.
@@ -265,6 +268,61 @@ func DriverOf(snap *cluster.Snapshot, pvc *corev1.PersistentVolumeClaim) string 
 	return sc.Provisioner
 }
 
+// awaited returns the drivers that have to be registered on a node before kube-scheduler binds a pod with one of their volumes to it.
+func (v *volumeReader) awaited() map[int]bool {
+	var out map[int]bool
+	for name, d := range v.drivers {
+		if awaited(v.snap, name) {
+			if out == nil {
+				out = map[int]bool{}
+			}
+			out[d] = true
+		}
+	}
+	return out
+}
+
+func awaited(snap *cluster.Snapshot, driver string) bool {
+	d := cluster.CSIDrivers.Get(snap, driver)
+	return d != nil && d.Spec.PreventPodSchedulingIfMissing != nil && *d.Spec.PreventPodSchedulingIfMissing
+}
+
+// settled reports whether a node has been there for so long that drivers which it lacks are not coming. Until then they count as coming, so
+// that nothing else is bought for pods that wait for them. Room is kept for seat.Longest; package bindfail then decides what is tried, and
+// needs to find the pods still planned for the node.
+func (n *nodeInfo) settled(now time.Time) bool {
+	if n.row.Node == nil || !n.initialized {
+		return false
+	}
+	since, _ := n.row.InitializedSince()
+	return ztime.Later(since, n.row.Node.CreationTimestamp.Time).Add(2 * seat.Longest).Before(now)
+}
+
+// AwaitsDriver reports whether kube-scheduler keeps a pod off a node until the driver of a volume has registered there.
+func AwaitsDriver(snap *cluster.Snapshot, p *cluster.Pod, n *cluster.Node) bool {
+	return slices.ContainsFunc(missingDrivers(snap, p, n), func(driver string) bool { return awaited(snap, driver) })
+}
+
+// HasDrivers reports whether a node has the drivers of all volumes of a pod.
+func HasDrivers(snap *cluster.Snapshot, p *cluster.Pod, n *cluster.Node) bool {
+	return len(missingDrivers(snap, p, n)) == 0
+}
+
+func missingDrivers(snap *cluster.Snapshot, p *cluster.Pod, n *cluster.Node) (out []string) {
+	for i := range p.Class.Spec.Volumes {
+		v := &p.Class.Spec.Volumes[i]
+		claim := p.Name + "-" + v.Name
+		if v.PersistentVolumeClaim != nil {
+			claim = v.PersistentVolumeClaim.ClaimName
+		}
+		driver := DriverOf(snap, cluster.PVCs.Get(snap, p.Namespace, claim))
+		if _, ok := n.CSINode[driver]; driver != "" && !ok {
+			out = append(out, driver)
+		}
+	}
+	return out
+}
+
 // makeVolumes writes how many volumes each node has attached, where a limit is known.
 func (b *builder) makeVolumes() {
 	b.problem.Drivers = len(b.volumes.drivers)
@@ -279,8 +337,9 @@ func (b *builder) makeVolumes() {
 			coming[e.target] = append(coming[e.target], e)
 		}
 	}
+	awaited := b.volumes.awaited()
 	for i, n := range b.w.nodes {
-		if len(n.row.CSINode) == 0 && len(b.volumes.disks) == 0 {
+		if len(n.row.CSINode) == 0 && len(b.volumes.disks) == 0 && len(awaited) == 0 {
 			continue
 		}
 		node := &b.problem.Nodes[i]
@@ -289,6 +348,8 @@ func (b *builder) makeVolumes() {
 			node.Volumes[d] = volumes.Use{Limit: -1}
 			if limit, ok := n.row.CSINode[name]; ok {
 				node.Volumes[d].Limit = int32(limit)
+			} else if awaited[d] && n.settled(b.in.Now) {
+				node.Volumes[d].Limit = 0
 			}
 		}
 		for d, k := range b.volumes.disks {

@@ -142,9 +142,8 @@ func merged(why []reason.Count) []reason.Count {
 // placed notes pods on an existing node, or why a what-if question does not accept them there.
 func (b *raiser) placed(p *Plan, pods []*cluster.Pod, bin problem.BinID) {
 	n := b.Node(bin)
-	refused := b.q.Simulation && !n.Initialized()
 	for _, pod := range pods {
-		if refused {
+		if b.q.Simulation && (!n.Initialized() || compile.AwaitsDriver(b.q.Snap, pod, n)) {
 			p.Refused = append(p.Refused, Refused{Pod: pod, Reasons: []reason.Count{{Code: reason.UninitializedOnly, Key: n.Name}}})
 		} else {
 			p.Place = append(p.Place, Placement{Pod: pod, Node: n.Name})

@@ -156,7 +156,7 @@ var constraints = map[reason.Code]string{
 	reason.NotReached:      "the time for a plan ran out before its turn; it comes next time",
 	reason.Postponed: "this pod's constraints and those of others are more work than one plan may take; its " +
 		"turn comes with the next plans",
-	reason.UninitializedOnly: "only node %, which is not initialised yet, has room",
+	reason.UninitializedOnly: "only node %, which is not initialised yet or lacks a driver of its volumes, has room",
 	reason.Taint:             "has a taint % that is not tolerated",
 	reason.LabelMismatch:     "does not match the required label %",
 	reason.NodeFeature:       "does not declare the feature % that the pod needs of a kubelet",

@@ -304,6 +304,58 @@ func TestANodeIsNotJudgedBeforeItHasAll(t *testing.T) {
 	})
 }
 
+// TestNothingIsBoughtTwiceWhileADriverRegisters has a driver that kube-scheduler waits for, and that registers late or never.
+func TestNothingIsBoughtTwiceWhileADriverRegisters(t *testing.T) {
+	const driver = "disks.example.com"
+	for name, tc := range map[string]struct {
+		after time.Duration // the node is there
+		runs  bool
+		most  int // nodes that are bought in two hours
+	}{
+		"soon":                         {40 * time.Second, true, 1},
+		"just before room is given up": {7 * time.Minute, true, 1},
+		"never":                        {3 * time.Hour, false, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			having := map[string]bool{}
+			options := sim.Options{Refuses: func(_ *corev1.Pod, n *corev1.Node) bool { return !having[n.Name] }}
+			sim.Bubble(t, options, everything, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+				w.API.Put(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disks"}, Provisioner: driver,
+					VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)})
+				w.API.Put(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver},
+					Spec: storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: new(true)}})
+				bought := watchPurchases(t, w)
+				for _, name := range []string{"a", "b"} {
+					w.API.Put(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+						Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("disks")}})
+					w.API.Put(sim.Pod(name, "500m", replica("web"), func(p *corev1.Pod) {
+						p.Spec.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{
+							PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
+					}))
+				}
+				time.Sleep(2 * time.Minute)
+				node := memapi.All[*corev1.Node](w.API)[0].Name
+				w.API.Put(&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node}})
+				time.Sleep(tc.after)
+				if tc.runs {
+					having[node] = true
+					w.API.Put(&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node},
+						Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: node}}}})
+				}
+				time.Sleep(2*time.Hour - min(tc.after, 2*time.Hour))
+				if n := bought.count(); n > tc.most {
+					t.Errorf("%d nodes were bought, at most %d wanted", n, tc.most)
+				}
+				for _, p := range memapi.All[*corev1.Pod](w.API) {
+					if tc.runs != (p.Spec.NodeName == node) {
+						t.Errorf("pod %s is on %q; the first node is %s", p.Name, p.Spec.NodeName, node)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestTheWorldOfAPodThatIsNotBoundIsWrittenDown plays what was written: in it the engine puts the pod where it was not bound.
 func TestTheWorldOfAPodThatIsNotBoundIsWrittenDown(t *testing.T) {
 	folder := t.TempDir()

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -88,6 +89,8 @@ func apply(d *cluster.Draft, e Event) (news bool) {
 		cluster.PVs.Put(d, o)
 	case *storagev1.StorageClass:
 		cluster.StorageClasses.Put(d, o)
+	case *storagev1.CSIDriver:
+		cluster.CSIDrivers.Put(d, o)
 	case *resourcev1.ResourceClaim:
 		cluster.ResourceClaims.Put(d, o)
 	case *resourcev1.ResourceClaimTemplate:
@@ -96,6 +99,8 @@ func apply(d *cluster.Draft, e Event) (news bool) {
 		cluster.DeviceClasses.Put(d, o)
 	case *resourcev1.ResourceSlice:
 		cluster.ResourceSlices.Put(d, o)
+	case *resourcev1beta2.DeviceTaintRule:
+		cluster.DeviceTaintRules.Put(d, o)
 	case *storagev1.VolumeAttachment:
 		cluster.Attachments.Put(d, o)
 	case *storagev1.CSINode:
@@ -147,6 +152,8 @@ func remove(d *cluster.Draft, e Event) {
 		cluster.PVs.Delete(d, o.Name)
 	case *storagev1.StorageClass:
 		cluster.StorageClasses.Delete(d, o.Name)
+	case *storagev1.CSIDriver:
+		cluster.CSIDrivers.Delete(d, o.Name)
 	case *resourcev1.ResourceClaim:
 		cluster.ResourceClaims.Delete(d, o.Namespace, o.Name)
 	case *resourcev1.ResourceClaimTemplate:
@@ -155,6 +162,8 @@ func remove(d *cluster.Draft, e Event) {
 		cluster.DeviceClasses.Delete(d, o.Name)
 	case *resourcev1.ResourceSlice:
 		cluster.ResourceSlices.Delete(d, o.Name)
+	case *resourcev1beta2.DeviceTaintRule:
+		cluster.DeviceTaintRules.Delete(d, o.Name)
 	case *storagev1.VolumeAttachment:
 		cluster.Attachments.Delete(d, o.Spec.NodeName, o.Name)
 	case *storagev1.CSINode:

@@ -50,7 +50,7 @@ func (o *objects) readCluster(ctx context.Context, env Env, kubeconfig string, u
 		}
 	}
 	// These kinds came later than others, and a role of an older chart does not let everybody read them.
-	for _, list := range []client.ObjectList{&v1alpha1.NodeOverlayList{}, &v1alpha1.DisruptionPlanList{},
+	for _, list := range []client.ObjectList{&storagev1.CSIDriverList{}, &v1alpha1.NodeOverlayList{}, &v1alpha1.DisruptionPlanList{},
 		&v1alpha1.CommitmentDiscountList{}, &v1alpha1.RolloutPolicyList{}, &autoscalingv1beta1.CapacityQuotaList{}} {
 		if err := o.list(ctx, c, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsForbidden(err) {
 			return err

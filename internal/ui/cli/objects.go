@@ -80,6 +80,7 @@ type storageObjects struct {
 	pvs            []*corev1.PersistentVolume
 	storageClasses []*storagev1.StorageClass
 	csiNodes       []*storagev1.CSINode
+	csiDrivers     []*storagev1.CSIDriver
 }
 
 // take sorts an object in. It returns false for kinds that a plan does not depend on.
@@ -131,6 +132,8 @@ func (o *objects) take(obj runtime.Object) bool {
 		o.volumes.storageClasses = append(o.volumes.storageClasses, x)
 	case *storagev1.CSINode:
 		o.volumes.csiNodes = append(o.volumes.csiNodes, x)
+	case *storagev1.CSIDriver:
+		o.volumes.csiDrivers = append(o.volumes.csiDrivers, x)
 	case *corev1.Namespace:
 		o.namespaces = append(o.namespaces, x)
 	case *schedulingv1.PriorityClass:

@@ -62,7 +62,7 @@ const planHelp = `usage: karpenter plan -f FILE_OR_DIR_OR_-… [-o table|json|ya
 Works out the machines that Karpenter would launch for pods that have no node, and changes nothing. "-f -" reads what is piped
 in. Files may hold Pods, Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs (one run of each), DaemonSets,
 NodePools, EC2NodeClasses, CommitmentDiscounts, Nodes, NodeClaims, PersistentVolumes
-and claims, StorageClasses, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Namespaces, Services,
+and claims, StorageClasses, CSIDrivers, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Namespaces, Services,
 CapacityBuffers, PodTemplates, ResourceClaims and their templates, DeviceClasses and ResourceSlices. With --kubeconfig
 the objects of a cluster are read as well.
 
@@ -426,6 +426,7 @@ func (o *objects) store() *cluster.Store {
 		putAll(d, o.apps.daemonSets, cluster.DaemonSets.Put)
 		putAll(d, o.services, cluster.Services.Put)
 		putAll(d, o.volumes.csiNodes, (*cluster.Draft).PutCSINode)
+		putAll(d, o.volumes.csiDrivers, cluster.CSIDrivers.Put)
 		putAll(d, o.resourceClaims, cluster.ResourceClaims.Put)
 		putAll(d, o.claimTemplates, cluster.ClaimTemplates.Put)
 		putAll(d, o.deviceClasses, cluster.DeviceClasses.Put)

@@ -29,8 +29,9 @@ type kind struct {
 // device a number of its own, so that there may be as many kinds as devices in the cluster, and anybody may write
 // selectors.
 type Memory struct {
-	kinds    map[[sha256.Size]byte]*kind
-	inSlice  map[*resourcev1.ResourceSlice][]*kind
+	kinds   map[[sha256.Size]byte]*kind
+	inSlice map[*resourcev1.ResourceSlice][]*kind
+	tainting
 	verdicts map[string]*verdicts // by selector
 	bytes    int                  // of verdicts
 }
@@ -161,7 +162,7 @@ type resourcePool struct {
 
 func (d *Model) readSlices() *published {
 	out := &published{nodes: map[string][]*resourcePool{}, taken: map[deviceID][]resourcev1.DeviceRequestAllocationResult{}}
-	for _, p := range poolsOf(slices.Collect(cluster.ResourceSlices.All(d.in.Snap))) {
+	for _, p := range poolsOf(d.in.Memory.published(d.in.Snap)) {
 		nodes := p.nodes()
 		for _, name := range nodes {
 			out.nodes[name] = append(out.nodes[name], p)
@@ -400,7 +401,8 @@ func (d *Model) addPool(inv *inventory, p *resourcePool, node string) {
 func (d *Model) addSlice(inv *inventory, s *cloud.DeviceSlice) {
 	at := inv.addCounters(s.Counters)
 	for i := range s.Devices {
-		d.addDevice(inv, d.in.Memory.kindOf(s.Driver, &s.Devices[i], s), &s.Devices[i], at, deviceID{})
+		x := d.in.Memory.tainted(s.Driver, "", &s.Devices[i])
+		d.addDevice(inv, d.in.Memory.kindOf(s.Driver, x, s), x, at, deviceID{})
 	}
 }
 
