@@ -201,20 +201,20 @@ func created(t *testing.T, pool string) int {
 }
 
 // scraped returns all metrics of the controller that leads.
-func scraped(t *testing.T) string {
+func (c *cluster) scraped(t *testing.T) string {
 	t.Helper()
-	leader, err := shared.leader(t.Context())
+	leader, err := c.leader(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return shared.do(t, "kubectl", "get", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics", plane.Namespace, leader.Pod))
+	return c.do(t, "kubectl", "get", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics", plane.Namespace, leader.Pod))
 }
 
 // counted is the sum of one of Karpenter's counters over the series with a label.
 func counted(t *testing.T, metric, label string) int {
 	t.Helper()
 	total := 0
-	for line := range strings.Lines(scraped(t)) {
+	for line := range strings.Lines(shared.scraped(t)) {
 		if strings.HasPrefix(line, metric+"{") && strings.Contains(line, label) {
 			var n int
 			if _, err := fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &n); err != nil {

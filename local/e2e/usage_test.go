@@ -150,22 +150,43 @@ func TestMetricsAreNotForEverybodyOnTheMachine(t *testing.T) {
 	}
 }
 
-// TestSixNodesAreAScrapeOfHalfAMegabyteAtMost asks for as many nodes as pods, and reads all metrics as Prometheus does without compression.
+// sixNodes asks for a node for each of its pods.
+const sixNodes = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: six}
+spec:
+  replicas: 6
+  selector: {matchLabels: {app: six}}
+  template:
+    metadata: {labels: {app: six}}
+    spec:
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+          - {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: six}}}
+      containers:
+      - {name: app, image: pause, resources: {requests: {cpu: 500m}}}
+`
+
+// TestSixNodesAreAScrapeOfHalfAMegabyteAtMost asks for as many nodes as pods in a new cluster, and reads all metrics as Prometheus does without
+// compression.
 func TestSixNodesAreAScrapeOfHalfAMegabyteAtMost(t *testing.T) {
-	together.enter(t)
-	empty(t)
-	const app, most = "six", 500_000
-	pods := template(app)
-	pods.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
-		{LabelSelector: selector(app), TopologyKey: corev1.LabelHostname}}}}
-	add(t, deployment(app, 6, pods))
-	running(t, app, 6)
-	text := scraped(t)
+	apart.enter(t)
+	c := fresh(t)
+	c.do(t, "up")
+	if err := c.connect(); err != nil {
+		t.Fatal(err)
+	}
+	const most = 500_000
+	c.apply(t, sixNodes)
+	c.do(t, "kubectl", "wait", "--for=condition=Available", "deployment/six", wait)
+	text := c.scraped(t)
 	t.Logf("%d bytes", len(text))
 	if !strings.Contains(text, "karpenter_nodes_allocatable{") || len(text) > most {
 		t.Errorf("%d bytes of metrics, want those of nodes, %d bytes at most", len(text), most)
 	}
-	if said := shared.typed(t, "karpenter history --act launched --last 6"); strings.Count(said, "  bought ") != 6 {
+	if said := c.typed(t, "karpenter history --act launched --last 6"); strings.Count(said, "  bought ") != 6 {
 		t.Errorf("history does not say what was bought:\n%s", said)
 	}
 }

@@ -812,7 +812,7 @@ func TestRights(t *testing.T) {
 		": pods nodes namespaces persistentvolumes persistentvolumeclaims: " + read,
 		"apps: daemonsets: " + read,
 		"policy: poddisruptionbudgets: " + read,
-		"storage.k8s.io: storageclasses csinodes volumeattachments: " + read,
+		"storage.k8s.io: storageclasses csinodes csidrivers volumeattachments: " + read,
 		"karpenter.sh: nodeclaims nodeclaims/status: create delete patch",
 		"karpenter.sh: nodepools nodepools/status nodeoverlays/status disruptionplans/status: patch",
 		"karpenter.sh: disruptionplans: create delete", // and no patch: it asks, others say yes
