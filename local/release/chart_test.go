@@ -868,7 +868,7 @@ func TestRights(t *testing.T) {
 			hint, "autoscaling.x-k8s.io: capacityquotas: " + read, "autoscaling.x-k8s.io: capacityquotas/status: patch",
 		}, core...)},
 		"core that plans for devices": {"ClusterRole", "karpenter-core", values{"settings": values{"ignoreDRARequests": false}}, append([]string{
-			hint, "resource.k8s.io: resourceclaims resourceclaimtemplates deviceclasses resourceslices: " + read,
+			hint, "resource.k8s.io: resourceclaims resourceclaimtemplates deviceclasses resourceslices devicetaintrules: " + read,
 		}, core...)},
 		"core that is asked about Provisioners": {"ClusterRole", "karpenter-core", values{"legacy": values{"provisioners": "tell"}}, append([]string{
 			hint, "karpenter.sh: provisioners: get list", "karpenter.k8s.aws: awsnodetemplates: get list",
