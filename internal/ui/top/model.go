@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -120,7 +121,22 @@ type (
 		node   string
 		detail Detail
 	}
+	// mistake is a panic of work in the background, with the place where it happened.
+	mistake string
 )
+
+// inBackground is work beside the screen. Its panic comes back as a message: a panic in a goroutine would end the program before
+// its text is printed.
+func inBackground(work func() tea.Msg) tea.Cmd {
+	return func() (msg tea.Msg) {
+		defer func() {
+			if r := recover(); r != nil {
+				msg = mistake(fmt.Sprintf("%v\n\n%s", r, debug.Stack()))
+			}
+		}()
+		return work()
+	}
+}
 
 // Init begins to wait for the next reading.
 func (m *Model) Init() tea.Cmd { return m.later() }
@@ -135,10 +151,10 @@ func (m *Model) read() tea.Cmd {
 		return nil
 	}
 	m.reading = true
-	return func() tea.Msg {
+	return inBackground(func() tea.Msg {
 		p, err := m.source.Read()
 		return seen{p, err}
-	}
+	})
 }
 
 // Update takes a message in, and says what is to be done next.
@@ -163,6 +179,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		next = tea.Batch(m.later(), m.ask())
 	case told:
 		m.tell(msg)
+	case mistake:
+		panic(string(msg))
 	}
 	m.scroll()
 	return m, next
@@ -261,7 +279,7 @@ func (m *Model) ask() tea.Cmd {
 	}
 	o.asked = true
 	name, say := o.key, m.picture.Open
-	return func() tea.Msg { return told{name, say(name)} }
+	return inBackground(func() tea.Msg { return told{name, say(name)} })
 }
 
 // node returns the node of a name, nil where there is none.
