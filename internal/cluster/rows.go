@@ -6,6 +6,7 @@ package cluster
 
 import (
 	"cmp"
+	"iter"
 	"strings"
 	"time"
 
@@ -86,6 +87,22 @@ func (p *Pod) Key() PodKey { return p.PodKey }
 // Terminal pods have run to their end.
 func (p *Pod) Terminal() bool {
 	return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed
+}
+
+// VolumeClaims yields the names of the PersistentVolumeClaims of a pod, with the places of their volumes in the class's spec.
+func (p *Pod) VolumeClaims() iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		for i := range p.Class.Spec.Volumes { // a class keeps only volumes with claims
+			v := &p.Class.Spec.Volumes[i]
+			name := p.Name + "-" + v.Name // of a generic ephemeral volume
+			if v.PersistentVolumeClaim != nil {
+				name = v.PersistentVolumeClaim.ClaimName
+			}
+			if !yield(i, name) {
+				return
+			}
+		}
+	}
 }
 
 // An Owner is an interned controller reference.

@@ -74,7 +74,7 @@ func (w *wish) of(dir home.Dir) (home.Install, bool, error) {
 		return wanted, false, fmt.Errorf("an empty cluster has no charts to give values to; --empty=false installs them")
 	}
 	wanted.Values = loader.MergeMaps(wanted.Values, given)
-	if err := release.Refused(wishOf(wanted, now)); err != nil {
+	if err := release.Check(wishOf(wanted, now)); err != nil {
 		return wanted, false, err
 	}
 	return wanted, now || w.empty != nil, nil
@@ -101,5 +101,5 @@ func (w *wish) nameIt(dir home.Dir, wanted *home.Install) error {
 
 // wishOf is what was stored as package release takes it; now says that the user asked for it just now.
 func wishOf(i home.Install, now bool) release.Wish {
-	return release.Wish{Provider: i.Provider, Cluster: i.Name, Values: i.Values, Now: now}
+	return release.Wish{Provider: i.Provider, Cluster: i.Name, Values: i.Values, Override: now}
 }

@@ -59,8 +59,8 @@ func Releases(cluster string, values map[string]any) []Release {
 	}
 }
 
-// Refused says why the charts cannot be installed so.
-func Refused(wish Wish) error {
+// Check says why the charts cannot be installed as wished.
+func Check(wish Wish) error {
 	p, err := find(wish.Provider)
 	if err != nil {
 		return err
@@ -112,8 +112,9 @@ type Wish struct {
 	Provider string // of machines; "" for AWS
 	Cluster  string // name of the cluster; "" for plane.ClusterName
 	Values   map[string]any
-	// Now says that they said so just now: it counts even where they have installed or upgraded a release by themselves since.
-	Now bool
+	// Override is for values that the user gave with this very command: they count even where the user has installed or upgraded a release
+	// with other values since.
+	Override bool
 }
 
 // Install installs or upgrades every release, unless the cluster has it unchanged.
@@ -134,7 +135,7 @@ func Install(ctx context.Context, kubeconfig string, wish Wish, log *slog.Logger
 	}
 	for _, r := range Releases(wish.Cluster, values) {
 		begin := time.Now()
-		did, err := r.install(ctx, kubeconfig, wish.Now, log)
+		did, err := r.install(ctx, kubeconfig, wish.Override, log)
 		if err != nil {
 			return fmt.Errorf("chart %s: %w", r.Chart, err)
 		}

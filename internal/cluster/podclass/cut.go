@@ -23,7 +23,7 @@ func cut(pod *corev1.Pod) corev1.PodSpec {
 		ResourceClaims:            in.ResourceClaims,
 		Resources:                 podLevel(pod),
 		HostNetwork:               in.HostNetwork,
-		HostUsers:                 ownUsers(in),
+		HostUsers:                 usersOnHost(in),
 		OS:                        in.OS,
 	}
 }
@@ -78,8 +78,8 @@ func restartsAll(c *corev1.Container) []corev1.ContainerRestartRule {
 	return nil
 }
 
-// ownUsers keeps hostUsers of pods in the node's network: a user namespace there needs a kubelet that knows of it.
-func ownUsers(in *corev1.PodSpec) *bool {
+// usersOnHost keeps hostUsers of pods in the node's network: a user namespace there needs a kubelet that knows of it.
+func usersOnHost(in *corev1.PodSpec) *bool {
 	if in.HostNetwork && in.HostUsers != nil && !*in.HostUsers {
 		return in.HostUsers
 	}

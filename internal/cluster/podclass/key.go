@@ -38,14 +38,14 @@ func restOf(pod *corev1.Pod) *corev1.PodSpec {
 	s := &pod.Spec
 	volumes := cutVolumes(s.Volumes)
 	if s.Affinity == nil && len(volumes)+len(s.Tolerations)+len(s.TopologySpreadConstraints)+len(s.Overhead)+len(s.ResourceClaims) == 0 &&
-		s.PreemptionPolicy == nil && s.Resources == nil && s.OS == nil && ownUsers(s) == nil {
+		s.PreemptionPolicy == nil && s.Resources == nil && s.OS == nil && usersOnHost(s) == nil {
 		return nil
 	}
 	return &corev1.PodSpec{
 		Volumes: volumes, Affinity: cutAffinity(pod), Tolerations: s.Tolerations,
 		PreemptionPolicy: s.PreemptionPolicy, Overhead: s.Overhead,
 		TopologySpreadConstraints: s.TopologySpreadConstraints, ResourceClaims: s.ResourceClaims, Resources: podLevel(pod), OS: s.OS,
-		HostUsers: ownUsers(s),
+		HostUsers: usersOnHost(s),
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
-// The library's list is that of the Kubernetes in go.mod. Of a feature that is new here, podclass has to keep what its inference for scheduling
-// looks at, and the pods below have to include one that needs it. A feature with a highest version needs the version of the API server.
+// When go.mod moves to a newer Kubernetes and this test names a new feature: let podclass keep the fields of a pod from which the library
+// infers the feature, and add a pod that needs it to the test below. A feature with a highest version needs the API server's version, too.
 func TestTheFeaturesOfTheLibraryAreKnown(t *testing.T) {
 	known := []string{"RestartAllContainersOnContainerExits", "InPlacePodLevelResourcesVerticalScaling", "ExtendWebSocketsToKubelet",
 		"InPlacePodVerticalScalingInitContainers", "UserNamespacesHostNetworkSupport"}

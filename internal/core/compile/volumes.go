@@ -287,10 +287,10 @@ func awaited(snap *cluster.Snapshot, driver string) bool {
 	return d != nil && d.Spec.PreventPodSchedulingIfMissing != nil && *d.Spec.PreventPodSchedulingIfMissing
 }
 
-// settled reports whether a node has been there for so long that drivers which it lacks are not coming. Until then they count as coming, so
-// that nothing else is bought for pods that wait for them. Room is kept for seat.Longest; package bindfail then decides what is tried, and
-// needs to find the pods still planned for the node.
-func (n *nodeInfo) settled(now time.Time) bool {
+// driversOverdue reports whether a node has been there for so long that drivers which it lacks are not coming. Until then they count as
+// coming, so that nothing else is bought for pods that wait for them. Room is kept for seat.Longest; package bindfail then decides what is
+// tried, and needs to find the pods still planned for the node.
+func (n *nodeInfo) driversOverdue(now time.Time) bool {
 	if n.row.Node == nil || !n.initialized {
 		return false
 	}
@@ -308,13 +308,9 @@ func HasDrivers(snap *cluster.Snapshot, p *cluster.Pod, n *cluster.Node) bool {
 	return len(missingDrivers(snap, p, n)) == 0
 }
 
+// missingDrivers returns the drivers of volumes of a pod that have not registered on a node.
 func missingDrivers(snap *cluster.Snapshot, p *cluster.Pod, n *cluster.Node) (out []string) {
-	for i := range p.Class.Spec.Volumes {
-		v := &p.Class.Spec.Volumes[i]
-		claim := p.Name + "-" + v.Name
-		if v.PersistentVolumeClaim != nil {
-			claim = v.PersistentVolumeClaim.ClaimName
-		}
+	for _, claim := range p.VolumeClaims() {
 		driver := DriverOf(snap, cluster.PVCs.Get(snap, p.Namespace, claim))
 		if _, ok := n.CSINode[driver]; driver != "" && !ok {
 			out = append(out, driver)
@@ -348,7 +344,7 @@ func (b *builder) makeVolumes() {
 			node.Volumes[d] = volumes.Use{Limit: -1}
 			if limit, ok := n.row.CSINode[name]; ok {
 				node.Volumes[d].Limit = int32(limit)
-			} else if awaited[d] && n.settled(b.in.Now) {
+			} else if awaited[d] && n.driversOverdue(b.in.Now) {
 				node.Volumes[d].Limit = 0
 			}
 		}

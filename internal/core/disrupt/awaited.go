@@ -91,7 +91,7 @@ func mayShare(key string, n, with *cluster.Node) bool {
 func (a *awaited) upsetBy(step *Step) bool {
 	for by, at := range a.by {
 		for _, t := range a.terms.of(by.class) {
-			if t.kind == even && (a.crowdedBy(step, by, &t, at) || t.key != corev1.LabelHostname && a.widenedBy(step, t.key)) {
+			if t.kind == even && (a.crowdedBy(step, by, &t, at) || t.key != corev1.LabelHostname && a.opensNewDomain(step, t.key)) {
 				return true
 			}
 		}
@@ -122,8 +122,8 @@ func (a *awaited) crowdedBy(step *Step, by cohort, t *constraint, at []*cluster.
 	})
 }
 
-// widenedBy reports whether a step may open a node in a domain of a label in which there is no node so far.
-func (a *awaited) widenedBy(step *Step, key string) bool {
+// opensNewDomain reports whether a step may open a node in a domain of a label in which there is no node so far.
+func (a *awaited) opensNewDomain(step *Step, key string) bool {
 	if len(step.Open) == 0 {
 		return false
 	}

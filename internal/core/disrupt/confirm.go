@@ -39,7 +39,7 @@ func Confirm(w *World, m Memory, step *Step) (*Step, Refusal, Memory) {
 		if c == nil || !still(step, c) {
 			return nil, Refusal{Code: Churn}.of(old), m
 		}
-		if why, held := survey.rollout(c, step.Reason); held {
+		if why, held := survey.heldByRollout(c, step.Reason); held {
 			return nil, why.of(c), m
 		}
 		remove = append(remove, c)

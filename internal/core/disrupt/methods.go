@@ -131,21 +131,24 @@ func (s *search) replace(why replacing, candidates []*Candidate) []*Step {
 				closed[p.Node], landed[p.Node] = true, true
 			}
 		}
-		pools := s.whatIf.opens(why.reason, window)
-		answer := s.whatIf.insist(window, engine.Question{Pools: pools, Gone: gone, Closed: closed})
+		question := engine.Question{Gone: gone, Closed: closed}
+		answer := s.whatIf.insist(why.reason, window, question)
 		s.taken.next()
 		for i := range answer.parts {
 			take(why.step(&answer.parts[i]))
 		}
 		for _, c := range window {
-			if stuck, is := answer.refused[c]; !is {
+			stuck, refused := answer.refused[c]
+			if !refused {
 				continue
-			} else if step := s.inItsPlace(why, c, steps, engine.Question{Pools: pools, Gone: gone, Closed: closed}); step != nil {
-				s.taken.next()
-				take(step)
-			} else {
-				s.hold(why.reason, c, noPlace(stuck))
 			}
+			step := s.goesFirst(why, c, steps, question)
+			if step == nil {
+				s.hold(why.reason, c, noPlace(stuck))
+				continue
+			}
+			s.taken.next()
+			take(step)
 		}
 	}
 	return steps

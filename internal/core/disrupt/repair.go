@@ -85,8 +85,8 @@ func (s *search) repairs(broken []*Candidate) []*Step {
 	}
 	steps := s.replace(of, counted)
 	for _, c := range others {
-		answer := s.whatIf.insist([]*Candidate{c}, engine.Question{Pools: s.whatIf.opens(of.reason, nil),
-			Gone: goneBy(steps), Closed: union(s.survey.closed, of.closed)})
+		question := engine.Question{Gone: goneBy(steps), Closed: union(s.survey.closed, of.closed)}
+		answer := s.whatIf.insist(of.reason, []*Candidate{c}, question)
 		for i := range answer.parts {
 			steps = append(steps, of.step(&answer.parts[i]))
 		}

@@ -74,20 +74,23 @@ func withPlace(pools []engine.Pool, reservation string) []engine.Pool {
 	return out
 }
 
-// inItsPlace returns the step in which a node goes before its replacement comes, because its pods have a place only where it is now. It is
-// nil if that may not be, or would not help. The question is one in which the steps are done that were taken so far.
-func (s *search) inItsPlace(of replacing, c *Candidate, taken []*Step, q engine.Question) *Step {
+// goesFirst returns the step that removes a node of a full reservation before its replacement is launched, nil if the gate for the reason
+// is off, another machine of the reservation goes already, or the place that becomes free does not take the node's pods. q is the question
+// as it stands after the steps that are taken.
+func (s *search) goesFirst(of replacing, c *Candidate, taken []*Step, q engine.Question) *Step {
 	if !s.survey.settings.terminatesFirst(of.reason) {
 		return nil
 	}
 	id := s.survey.reservationOf(c.Node.Claim)
-	if id == "" || s.survey.leaves(id) || slices.ContainsFunc(taken, func(step *Step) bool {
-		return slices.ContainsFunc(step.Remove, func(r *Candidate) bool { return s.survey.reservationOf(r.Node.Claim) == id })
-	}) {
+	if id == "" || s.survey.leaves(id) {
 		return nil
 	}
-	q.Pools = withPlace(q.Pools, id)
-	answer := s.whatIf.insist([]*Candidate{c}, q)
+	sameReservation := func(r *Candidate) bool { return s.survey.reservationOf(r.Node.Claim) == id }
+	if slices.ContainsFunc(taken, func(step *Step) bool { return slices.ContainsFunc(step.Remove, sameReservation) }) {
+		return nil
+	}
+	q.Pools = withPlace(s.whatIf.opens(of.reason, []*Candidate{c}), id)
+	answer := s.whatIf.insist(of.reason, []*Candidate{c}, q)
 	if len(answer.parts) != 1 {
 		return nil
 	}

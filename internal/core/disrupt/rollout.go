@@ -10,7 +10,7 @@ import (
 // withoutHeldRollouts leaves out drifted nodes of pools whose RolloutPolicy lets none go now, and notes why they stay.
 func (p *pass) withoutHeldRollouts(drifted []*Candidate) []*Candidate {
 	return slices.DeleteFunc(drifted, func(c *Candidate) bool {
-		why, held := p.survey.rollout(c, v1.DisruptionReasonDrifted)
+		why, held := p.survey.heldByRollout(c, v1.DisruptionReasonDrifted)
 		if held {
 			p.search.hold(v1.DisruptionReasonDrifted, c, why)
 			p.out.by(why.Until)
@@ -19,8 +19,8 @@ func (p *pass) withoutHeldRollouts(drifted []*Candidate) []*Candidate {
 	})
 }
 
-// rollout says why a RolloutPolicy lets a node not go now for a reason. held is false if it does, or if there is no policy for its pool.
-func (s *survey) rollout(c *Candidate, reason v1.DisruptionReason) (why Refusal, held bool) {
+// heldByRollout reports whether a RolloutPolicy keeps a node from going now for a reason, and why.
+func (s *survey) heldByRollout(c *Candidate, reason v1.DisruptionReason) (why Refusal, held bool) {
 	a, bound := s.w.Rollouts[c.Pool.Name]
 	switch {
 	case !bound:

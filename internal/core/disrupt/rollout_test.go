@@ -15,7 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/rollout"
 )
 
-// twoPools has a pool that sells a cheap machine, and one that sells a dear machine. A node of the dear pool would be cheaper in the other.
+// twoPools has a pool with a cheap type and a pool with a dear one, so that a node of the dear pool pays to be replaced in the other.
 func twoPools() *fixture {
 	cheap, dear := shape("cheap", 4, 16, 0.1, 0), shape("dear", 4, 16, 0.3, 0)
 	f := newFixture(cheap, dear).pool("a").pool("b")

@@ -31,7 +31,8 @@ func (s *search) replaceStatic(of replacing, candidates []*Candidate) (steps []*
 			continue // those that are too many go first
 		}
 		beside := besides{pool: input, left: stand.Headroom(input.Pool), first: s.survey.settings.terminatesFirst(of.reason)}
-		if beside.why = (Refusal{Code: NoPlace, Limits: []string{name}}); beside.left > 0 {
+		beside.why = Refusal{Code: NoPlace, Limits: []string{name}}
+		if beside.left > 0 {
 			beside.opening, beside.why = s.openingOf(input, nil)
 		}
 		if beside.opening == nil && beside.first { // the others stay in any case
@@ -47,10 +48,11 @@ func (s *search) replaceStatic(of replacing, candidates []*Candidate) (steps []*
 			}
 			s.ledger.Take(of.reason, []*Candidate{c})
 			step := of.step(&part{remove: []*Candidate{c}, open: []engine.Opening{*opening}})
-			if step.First = first; first != "" {
-				step.Open = nil
-			} else {
+			step.First = first
+			if first == "" {
 				beside.left--
+			} else {
+				step.Open = nil
 			}
 			steps = append(steps, step)
 		}

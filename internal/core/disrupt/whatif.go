@@ -46,7 +46,8 @@ func (q *whatIf) opens(reason v1.DisruptionReason, remove []*Candidate) []engine
 		return q.openable
 	}
 	return slices.DeleteFunc(slices.Clone(q.openable), func(p engine.Pool) bool {
-		return q.survey.w.Rollouts[p.Pool.Name].Still && p.Pool.Name != remove[0].Pool.Name
+		own := slices.ContainsFunc(remove, func(c *Candidate) bool { return c.Pool.Name == p.Pool.Name })
+		return q.survey.w.Rollouts[p.Pool.Name].Still && !own
 	})
 }
 
@@ -85,12 +86,15 @@ func (q *whatIf) ask(remove []*Candidate, base engine.Question) answer {
 	return q.askWith(remove, base, q.survey.resting)
 }
 
-// insist asks for the same where no buffer keeps a node: what has no place while buffers have theirs is asked about without them. base has
-// the pools that opens returns.
+// insist asks for the same where no buffer keeps a node: what has no place while buffers have theirs is asked about without them. Machines
+// are opened in the pools of base, or where it names none, in those that opens returns.
 //
 // A buffer is a wish for room, and a node that has drifted goes in the end. First it is tried with room for both; the wish is dropped only
 // where it would keep the node.
-func (q *whatIf) insist(remove []*Candidate, base engine.Question) answer {
+func (q *whatIf) insist(reason v1.DisruptionReason, remove []*Candidate, base engine.Question) answer {
+	if base.Pools == nil {
+		base.Pools = q.opens(reason, remove)
+	}
 	out := q.askWith(remove, base, q.survey.resting)
 	if len(out.refused) == 0 || len(q.survey.resting.still) == 0 {
 		return out

@@ -106,7 +106,7 @@ func (x *explanation) whyEmpty() {
 
 func (x *explanation) whyDrifted() {
 	reason := v1.DisruptionReasonDrifted
-	if why, held := x.survey.rollout(x.of, reason); held {
+	if why, held := x.survey.heldByRollout(x.of, reason); held {
 		x.no(why)
 	}
 	if x.of.idle() && !x.of.Static() {
@@ -116,8 +116,7 @@ func (x *explanation) whyDrifted() {
 	if x.of.Static() {
 		x.search.replaceStatic(drifting, []*Candidate{x.of})
 	} else {
-		answer := x.whatIf.insist([]*Candidate{x.of},
-			engine.Question{Pools: x.whatIf.opens(reason, []*Candidate{x.of}), Closed: x.survey.closed})
+		answer := x.whatIf.insist(reason, []*Candidate{x.of}, engine.Question{Closed: x.survey.closed})
 		for c, stuck := range answer.refused {
 			x.search.hold(reason, c, noPlace(stuck))
 		}
@@ -143,7 +142,7 @@ func (x *explanation) whyDear() {
 		}
 		return
 	}
-	if why, held := x.survey.rollout(x.of, reason); held {
+	if why, held := x.survey.heldByRollout(x.of, reason); held {
 		x.no(why)
 	}
 	x.quiet(reason)

@@ -138,13 +138,8 @@ func Attached(snap *cluster.Snapshot, row *cluster.Node, now time.Time) []string
 }
 
 func addVolumes(to map[types.NamespacedName]bool, p *cluster.Pod) {
-	for _, v := range p.Class.Spec.Volumes {
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			to[types.NamespacedName{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}] = true
-		case v.Ephemeral != nil:
-			to[types.NamespacedName{Namespace: p.Namespace, Name: p.Name + "-" + v.Name}] = true
-		}
+	for _, name := range p.VolumeClaims() {
+		to[types.NamespacedName{Namespace: p.Namespace, Name: name}] = true
 	}
 }
 

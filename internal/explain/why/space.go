@@ -149,12 +149,7 @@ func ofTaints(in engine.Question, idle []engine.Pool, s *corev1.PodSpec) []Chang
 // ofVolumes lists the volumes that tie the pod to a place.
 func ofVolumes(snap *cluster.Snapshot, pod *cluster.Pod) []Change {
 	var out []Change
-	for i := range pod.Class.Spec.Volumes {
-		v := &pod.Class.Spec.Volumes[i]
-		name := pod.Name + "-" + v.Name
-		if v.PersistentVolumeClaim != nil {
-			name = v.PersistentVolumeClaim.ClaimName
-		}
+	for i, name := range pod.VolumeClaims() {
 		if claim := cluster.PVCs.Get(snap, pod.Namespace, name); claim != nil && tied(snap, claim) {
 			out = append(out, Change{Kind: FreeVolume, Key: name, at: i})
 		}

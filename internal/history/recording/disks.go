@@ -72,8 +72,8 @@ func (d *Disks) take(kind string, raw json.RawMessage) error {
 // nothing that is on them, or how to get at it.
 func disksOf(snap *cluster.Snapshot, p *cluster.Pod) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
-		for _, v := range p.Class.Spec.Volumes {
-			claim := cluster.PVCs.Get(snap, p.Namespace, claimOf(p.Name, &v))
+		for _, name := range p.VolumeClaims() {
+			claim := cluster.PVCs.Get(snap, p.Namespace, name)
 			if claim == nil {
 				continue
 			}
@@ -116,17 +116,6 @@ func told(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 		out.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: pv.Spec.CSI.Driver}
 	}
 	return out
-}
-
-// claimOf names the claim of a volume of a pod, "" where it needs none.
-func claimOf(pod string, v *corev1.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		return pod + "-" + v.Name
-	}
-	return ""
 }
 
 // claiming are the volumes that need a claim, and no more of them than that.

@@ -28,9 +28,9 @@ type standing struct {
 	offer *cloud.Offering
 }
 
-// Stand has a machine be there from the beginning, or says why the variant cannot have it. Its claim may be nil.
-// Both are changed to what they are while nothing is done to them.
-func (v *Variant) Stand(node *corev1.Node, claim *v1.NodeClaim) error {
+// AddNode adds a machine that is there from the beginning, or says why the variant cannot have it. Its claim may be nil. The
+// machine begins ready and in use: what a step that is under way, a drain or a cordon has written on the objects is left out.
+func (v *Variant) AddNode(node *corev1.Node, claim *v1.NodeClaim) error {
 	i := slices.IndexFunc(v.Pools, func(p engine.Pool) bool { return p.Pool.Name == node.Labels[v1.NodePoolLabelKey] })
 	if i < 0 {
 		return errors.New("it is of no NodePool that is replayed")

@@ -31,7 +31,7 @@ func on(name string, l recording.Life) recording.Life {
 
 func stand(t *testing.T, v *Variant, node *corev1.Node, claim *v1.NodeClaim) {
 	t.Helper()
-	if err := v.Stand(node, claim); err != nil {
+	if err := v.AddNode(node, claim); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -118,7 +118,7 @@ func TestMachinesThatCannotBeThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := variant()
-			if err := v.Stand(node("one", "small", tc.edit), nil); err == nil || err.Error() != tc.want {
+			if err := v.AddNode(node("one", "small", tc.edit), nil); err == nil || err.Error() != tc.want {
 				t.Errorf("%v, want %s", err, tc.want)
 			}
 		})

@@ -84,8 +84,8 @@ func parseReplay(env Env, args []string) (replayFlags, error) {
 		"type,zone,interrupted,sold_out", f.market)
 	fs.Func("from", "leave out what was before this time (2026-06-01T12:00:00Z); pods that are there then begin with it", moment(&f.from))
 	fs.Func("to", "leave out what was after this time", moment(&f.to))
-	fs.DurationVar(&f.set.Boot, "boot", time.Minute, "how long a machine takes from its launch until pods run on it")
-	fs.DurationVar(&f.set.Stop, "stop", 30*time.Second, "how long a machine costs something after its pods have left")
+	fs.DurationVar(&f.set.Boot, "boot", defaultBoot, "how long a machine takes from its launch until pods run on it")
+	fs.DurationVar(&f.set.Stop, "stop", defaultStop, "how long a machine costs something after its pods have left")
 	fs.DurationVar(&f.set.Pace, "pace", 0, "how long there is at least between two searches for a cheaper fleet; 0: a "+
 		"six hundredth of the recording, at least ten seconds")
 	fs.IntVar(&f.set.Samples, "samples", 48, "at how many moments the least possible price is proven")

@@ -178,10 +178,7 @@ func (f *replayFlags) runsOfSnapshot(ctx context.Context, env Env, rec *recordin
 		if err != nil {
 			return nil, err
 		}
-		o := &objects{}
-		for _, obj := range w.Objects {
-			o.take(obj)
-		}
+		o := snapshotObjects(w)
 		pools := w.Pools
 		if v.name != baseVariant {
 			if pools, err = poolsLike(ctx, env, v, pools); err != nil {
@@ -310,18 +307,29 @@ func joined[T metav1.Object](have, more []T) []T {
 	return out
 }
 
+// Times of the controller and of the cloud that a replay has where none are given.
+const (
+	batchIdle, batchMax = time.Second, 10 * time.Second
+	defaultBoot         = time.Minute
+	defaultStop         = 30 * time.Second
+)
+
+// variantOf returns a variant in which the controller has its default settings for disruption.
+func variantOf(name string, o *objects, pools []engine.Pool, settings engine.Settings) replay.Variant {
+	return replay.Variant{Name: name, Store: o.store(), Pools: pools, Engine: settings, Planner: disrupt.DefaultSettings(),
+		Labels: awsv1.Labels()}
+}
+
 // newRun returns the run of a variant, in which the nodes that are there already run from the beginning. It warns about nodes that the
 // replay cannot take.
 func (f *replayFlags) newRun(env Env, name string, o *objects, pools []engine.Pool, set engine.Settings, there thereAlready) plannedRun {
 	set.Search = cmp.Or(set.Search, enoughSearch)
-	r := plannedRun{set: f.set, always: there.always, Variant: replay.Variant{
-		Name: name, Store: o.store(), Pools: pools, Engine: set, Planner: disrupt.DefaultSettings(), Labels: awsv1.Labels(),
-	}}
-	r.set.BatchIdle, r.set.BatchMax = time.Second, 10*time.Second
+	r := plannedRun{set: f.set, always: there.always, Variant: variantOf(name, o, pools, set)}
+	r.set.BatchIdle, r.set.BatchMax = batchIdle, batchMax
 	claims := claimsByNode(there.claims)
 	var failed []error
 	for _, n := range there.nodes {
-		if err := r.Stand(n, claims(n)); err != nil {
+		if err := r.AddNode(n, claims(n)); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", n.Name, err))
 		}
 	}

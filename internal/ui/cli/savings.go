@@ -83,7 +83,7 @@ func runSavings(ctx context.Context, env Env, args []string) (int, error) {
 	}
 	r.Report = savings.Of(q, p.planner(), region, active)
 	if nodes := len(r.Nodes); reach == "always" || reach == "auto" && nodes > 0 && nodes <= reachNodes {
-		if err := r.reach(ctx, world, &q); err != nil {
+		if err := r.reach(ctx, env, world, &q); err != nil {
 			return exitBadInput, err
 		}
 	}

@@ -6,10 +6,8 @@ import (
 	"slices"
 	"time"
 
-	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/savings"
 	"karpenter.sh/karpenter/internal/core/tariff"
@@ -18,11 +16,10 @@ import (
 	"karpenter.sh/karpenter/internal/history/replay"
 )
 
-// reachTime is how long the controller's loops have to change the fleet, and reachNodes the largest fleet for which that is simulated
-// without being asked for: it takes a minute.
 const (
-	reachTime  = 24 * time.Hour
-	reachNodes = 1000
+	reachTime  = 24 * time.Hour   // how long the controller's loops have to change the fleet
+	reachPace  = 30 * time.Minute // between two searches for a cheaper fleet
+	reachNodes = 1000             // the largest fleet that is simulated without being asked for: it takes a minute
 )
 
 // A reached fleet is what the controller's loops make of today's fleet in reachTime.
@@ -36,14 +33,13 @@ type reached struct {
 // reach simulates the controller's loops on the fleet of the report, while no pod comes or goes. Karpenter's nodes stay until a step
 // replaces them. Other nodes are drained at the beginning, but for those that an annotation or a PodDisruptionBudget holds, and those
 // of pods that no pool takes: they stay and are paid. Objects are changed.
-func (r *savingsReport) reach(ctx context.Context, o *objects, q *engine.Question) error {
+func (r *savingsReport) reach(ctx context.Context, env Env, o *objects, q *engine.Question) error {
 	settings := q.Settings
 	settings.Search = enoughSearch
 	begin := q.Now.Truncate(time.Second)
 	there := takeThere(o, &recording.Recording{Begin: begin})
-	v := replay.Variant{Name: baseVariant, Store: o.store(), Pools: q.Pools, Engine: settings, Planner: disrupt.DefaultSettings(),
-		Labels: awsv1.Labels()}
-	stay := r.stand(&v, there)
+	v := variantOf(baseVariant, o, q.Pools, settings)
+	stay := r.placeNodes(&v, there)
 	var lives []recording.Life
 	for _, l := range there.always {
 		switch fate := stay.fates[l.On]; fate {
@@ -60,9 +56,10 @@ func (r *savingsReport) reach(ctx context.Context, o *objects, q *engine.Questio
 		if err != nil {
 			return err
 		}
-		set := replay.Settings{Boot: time.Minute, Stop: 30 * time.Second, BatchIdle: time.Second, BatchMax: 10 * time.Second,
-			Pace: 10 * time.Minute, Samples: 1}
-		result, err := replay.Run(ctx, rec, v, set, func(float64) {})
+		bar := newProgress(env.Err, 1)
+		defer bar.clear()
+		set := replay.Settings{Boot: defaultBoot, Stop: defaultStop, BatchIdle: batchIdle, BatchMax: batchMax, Pace: reachPace, Samples: 1}
+		result, err := replay.Run(ctx, rec, v, set, func(part float64) { bar.tell(0, part) })
 		if err != nil {
 			return err
 		}
@@ -89,12 +86,8 @@ func (p *planFlags) fleet(ctx context.Context, env Env) (o *objects, q engine.Qu
 	if err != nil {
 		return nil, q, err
 	}
-	o = &objects{}
-	for _, obj := range w.Objects {
-		o.take(obj)
-	}
-	q, err = p.question(ctx, env)
-	return o, q, err
+	p.memory = w.Memory
+	return snapshotObjects(w), questionOf(w), nil
 }
 
 // A fate is what the simulation does with a node.
@@ -113,8 +106,8 @@ type staying struct {
 	fees  cloud.NanoUSD   // of these
 }
 
-// stand puts Karpenter's nodes into the variant, and decides about the others.
-func (r *savingsReport) stand(v *replay.Variant, there thereAlready) staying {
+// placeNodes puts Karpenter's nodes into the variant, and decides about the others.
+func (r *savingsReport) placeNodes(v *replay.Variant, there thereAlready) staying {
 	claims := claimsByNode(there.claims)
 	out := staying{fates: map[string]fate{}}
 	homeless := map[string]bool{}
@@ -123,14 +116,15 @@ func (r *savingsReport) stand(v *replay.Variant, there thereAlready) staying {
 			homeless[l.On] = true
 		}
 	}
+	reported := map[string]*savings.Node{}
+	for i := range r.Nodes {
+		reported[r.Nodes[i].Name] = &r.Nodes[i]
+	}
 	for _, n := range there.nodes {
-		i := slices.IndexFunc(r.Nodes, func(x savings.Node) bool { return x.Name == n.Name })
-		if i < 0 {
-			continue
-		}
-		x := &r.Nodes[i]
+		x := reported[n.Name]
 		switch {
-		case x.Manager == savings.Karpenter && x.Priced && v.Stand(n, claims(n)) == nil:
+		case x == nil:
+		case x.Manager == savings.Karpenter && x.Priced && v.AddNode(n, claims(n)) == nil:
 		case x.Priced && !x.Held && !homeless[n.Name]:
 			out.fates[n.Name] = drained
 		default:

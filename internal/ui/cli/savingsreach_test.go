@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -100,7 +101,7 @@ func TestTheLoopsReachWhatTheReportSays(t *testing.T) {
 				report.Nodes = append(report.Nodes, x)
 			}
 			today := rate(w.Cloud.Machines(), catalog)
-			if err := report.reach(t.Context(), o, &q); err != nil {
+			if err := report.reach(t.Context(), Env{Err: io.Discard}, o, &q); err != nil {
 				t.Fatal(err)
 			}
 			w.With(t, options, func(*sim.Karpenter) {

@@ -105,11 +105,25 @@ func readSnapshot(file string) (engine.Question, *engine.Memory, error) {
 	if err != nil {
 		return engine.Question{}, nil, err
 	}
+	return questionOf(w), w.Memory, nil
+}
+
+// questionOf returns the question of a snapshot's world. Where the engine remembered nothing, the pods are those that wait.
+func questionOf(w *scenario.World) engine.Question {
 	in := w.Input()
 	if w.Memory == nil {
 		in.Pods = in.Snap.Provisionable()
 	}
-	return in, w.Memory, nil
+	return in
+}
+
+// snapshotObjects returns the objects of a snapshot's world.
+func snapshotObjects(w *scenario.World) *objects {
+	o := &objects{}
+	for _, obj := range w.Objects {
+		o.take(obj)
+	}
+	return o
 }
 
 // readStory reads a snapshot.
