@@ -288,9 +288,11 @@ func (b *branching) counts(x *rule, l *load) bool {
 	return i >= 0 && l.counts[i] >= x.Least
 }
 
-// countsCell says so for nodes of a cell whatever they hold.
+// countsCell says so for nodes of a cell whatever they hold. A class may use a cell that is open to it and has room for an item of it, as
+// for package verify.
 func (b *branching) countsCell(x *rule, c int) bool {
-	return b.r.p.cells[c].price >= x.Price && (x.Class < 0 || b.r.p.mayUse(x.Class, c))
+	p := b.r.p
+	return p.cells[c].price >= x.Price && (x.Class < 0 || p.mayUse(x.Class, c) && fits(p.needs(x.Class), p.cells[c].room))
 }
 
 // aboutContents reports whether it matters to a rule what a node holds.

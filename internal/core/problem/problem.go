@@ -260,6 +260,7 @@ type Result struct {
 	Cost    int64 // what decisions reckon with; see Terms and shape.Launch
 	Volume  int64 // lower bounds on Cost; 0 when not computed
 	Config  int64
+	Floors  bool // the bounds rest on the lowest price of each shape: those from lists of types were above Cost
 	Partial bool // the meter cut it before every class was reached
 	Proof   Proof
 	Memory  Memory // for the next problem

@@ -19,7 +19,7 @@ func bound(p *problem.Problem, at *solve.Placement, r *problem.Result, over int)
 	boundBy(newQuestion(p, at), r, over)
 	if tooHigh(r) {
 		q := newQuestion(p, at)
-		q.floors = true
+		q.floors, r.Floors = true, true
 		boundBy(q, r, over)
 	}
 	if tooHigh(r) { // no bound is better than a wrong one
@@ -27,9 +27,9 @@ func bound(p *problem.Problem, at *solve.Placement, r *problem.Result, over int)
 	}
 }
 
-// tooHigh reports whether the bound is above the cost of the plan itself, so that it cannot be right. It was proven for the lists of
-// instance types that the cells hold, and a plan may launch another list: if constraints close a domain to a node, a list remains that
-// no item asks for by itself. bound then proves a lower bound from the lowest price of each shape (question.floors).
+// tooHigh reports whether the bound is above the cost of the plan itself, so that it cannot be right: the plan launches a list of instance
+// types that no cell holds. Cells are meant to hold every list (see narrowed), and no case of it is known. If there is one, bound proves a
+// lower bound from the lowest price of each shape (question.floors) and says so in Result.Floors, which tests do not let pass.
 func tooHigh(r *problem.Result) bool { return max(r.Volume, r.Config) > r.Cost }
 
 // boundBy asks package pack for a bound on a question about the pods of all new nodes, and writes bound and proof to r.

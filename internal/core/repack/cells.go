@@ -179,8 +179,8 @@ func tiedKeys(p *problem.Problem, it *item) []int {
 	return out
 }
 
-// narrowed returns what a want leaves in each domain to which a plan may tie the node of an item, where the list of that domain costs
-// another price than the wide one: a spot list costs the mean of its offers, and that of the cheapest zone is below the mean of all.
+// narrowed returns what a want leaves in each domain to which a plan may tie the node of an item, where a launch in that domain may cost
+// less than one that chooses among all: a spot list costs the mean of its offers, and that of the cheapest zone is below the mean of all.
 func (q *question) narrowed(it *item, t problem.TemplateID, w want) []want {
 	var out []want
 	from := []want{w}
@@ -193,7 +193,7 @@ func (q *question) narrowed(it *item, t problem.TemplateID, w want) []want {
 			for d := range q.p.Keys[k].Values {
 				x := want{shapes: wide.shapes.Clone(), offers: wide.offers.Clone()}
 				x.pin(of, int32(d))
-				if x.offers.Any() && anyCheaper(q.at.Prices(t, x.offers), q.at.Prices(t, w.offers)) {
+				if x.offers.Any() && q.sellsCheaper(t, &x, &w) {
 					out = append(out, x)
 				}
 			}
@@ -201,6 +201,15 @@ func (q *question) narrowed(it *item, t problem.TemplateID, w want) []want {
 		from = append(from, out...)
 	}
 	return out
+}
+
+// sellsCheaper reports whether a launch by some of the offers of wide may cost less than launches by all of them for the same pods.
+func (q *question) sellsCheaper(t problem.TemplateID, some, wide *want) bool {
+	all, _ := q.listsOf(t, wide)
+	few, _ := q.listsOf(t, some)
+	return slices.ContainsFunc(few, func(l shape.List) bool {
+		return !slices.ContainsFunc(all, func(x shape.List) bool { return x.Cost <= l.Cost && l.Room.Fits(x.Room) })
+	})
 }
 
 // split returns what a want leaves in each domain that the node of an item may be in, unless it costs the same in
@@ -216,22 +225,13 @@ func (q *question) split(it *item, t problem.TemplateID, w want) []want {
 		pins[it.over-1] = int32(d)
 		out[d] = want{w.shapes.Clone(), w.offers.Clone(), pins}
 		out[d].pin(&key.Tmpl[t], int32(d))
-		alike = alike && out[d].shapes.Equal(w.shapes) && slices.Equal(q.at.Prices(t, out[d].offers), q.at.Prices(t, w.offers))
+		alike = alike && out[d].shapes.Equal(w.shapes) && slices.Equal(q.at.Prices(t, out[d].offers), q.at.Prices(t, w.offers)) &&
+			!(q.loose && q.sellsCheaper(t, &out[d], &w))
 	}
 	if alike {
 		return []want{w}
 	}
 	return out
-}
-
-// anyCheaper reports whether some shape costs less by the first prices than by the second; 0 is not sold.
-func anyCheaper(a, b []int64) bool {
-	for sh := range a {
-		if a[sh] > 0 && (b[sh] == 0 || a[sh] < b[sh]) {
-			return true
-		}
-	}
-	return false
 }
 
 func (q *question) wantOf(it *item, v *problem.Variant, t problem.TemplateID) want {
@@ -461,8 +461,25 @@ func (q *question) fillOf() shape.Fill {
 	return fill
 }
 
-// listsOf returns the lists that launches of what is wanted may send, and whether these are all.
-func (q *question) listsOf(t problem.TemplateID, w *want) (lists []shape.List, complete bool) {
+// A listed holds the lists that launches may send, and whether these are all.
+type listed struct {
+	lists    []shape.List
+	complete bool
+}
+
+// listsOf returns the lists that launches of what is wanted may send, and whether these are all. It remembers them: kinds that want the
+// same ask for them again.
+func (q *question) listsOf(t problem.TemplateID, w *want) ([]shape.List, bool) {
+	key := string(identity.Numbers(identity.Numbers(identity.Number(nil, int64(t)), w.shapes), w.offers))
+	known, ok := q.lists[key]
+	if !ok {
+		known.lists, known.complete = q.findLists(t, w)
+		q.lists[key] = known
+	}
+	return known.lists, known.complete
+}
+
+func (q *question) findLists(t problem.TemplateID, w *want) (lists []shape.List, complete bool) {
 	tmpl := &q.p.Templates[t]
 	fill := q.fillOf()
 	ruledOut := q.loose && q.limited(tmpl) // by limits, shapes may be

@@ -60,6 +60,7 @@ type question struct {
 	// proves asks for a bound; exact is set where every node that pods can be on is one of the cells, and costs as much.
 	proves, exact bool
 	rows          rows
+	lists         map[string]listed // by template, shapes and offers; see listsOf
 }
 
 // A cell is a template with what a launch sends, the cheapest shape first.
@@ -72,7 +73,7 @@ type cell struct {
 }
 
 func newQuestion(p *problem.Problem, at *solve.Placement) *question {
-	q := &question{p: p, at: at, index: map[string]int{}, mounts: map[int]int{}, gear: gearOf(p)}
+	q := &question{p: p, at: at, index: map[string]int{}, mounts: map[int]int{}, gear: gearOf(p), lists: map[string]listed{}}
 	for i := range p.Classes {
 		for _, v := range p.Classes[i].Volumes {
 			q.mounts[v.ID] += p.Classes[i].Count

@@ -200,15 +200,23 @@ func (v *verification) cost(i int) int64 {
 	return cost
 }
 
-// byCost lists the cells that some class may use, the cheapest first.
+// byCost lists the cells that some class may use, the cheapest first. Of those that cost the same a cell comes before those that it covers:
+// it has more room, or as much and is open to more classes.
 func (v *verification) byCost() []int {
 	var order []int
+	space := make([]float64, len(v.p.Cells))
 	for i := range v.p.Cells {
-		if v.open[i].Any() {
-			order = append(order, i)
+		if !v.open[i].Any() {
+			continue
+		}
+		order = append(order, i)
+		for _, r := range v.roomOf(i) {
+			space[i] += float64(r)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(v.cost(a), v.cost(b)) })
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(v.cost(a), v.cost(b)), cmp.Compare(space[b], space[a]), cmp.Compare(v.open[b].Count(), v.open[a].Count()))
+	})
 	return order
 }
 
