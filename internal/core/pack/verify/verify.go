@@ -200,8 +200,8 @@ func (v *verification) cost(i int) int64 {
 	return cost
 }
 
-// byCost lists the cells that some class may use, the cheapest first. Of those that cost the same a cell comes before those that it covers:
-// it has more room, or as much and is open to more classes.
+// byCost lists the cells that some class may use, the cheapest first, and of those that cost the same the one with the most room, so that a
+// cell comes before those that it covers.
 func (v *verification) byCost() []int {
 	var order []int
 	space := make([]float64, len(v.p.Cells))
@@ -215,7 +215,7 @@ func (v *verification) byCost() []int {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(v.cost(a), v.cost(b)), cmp.Compare(space[b], space[a]), cmp.Compare(v.open[b].Count(), v.open[a].Count()))
+		return cmp.Or(cmp.Compare(v.cost(a), v.cost(b)), cmp.Compare(space[b], space[a]))
 	})
 	return order
 }
