@@ -8,7 +8,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 )
 
-// A group of equal nodes in a fleet under construction.
+// A nodes is n nodes with equal contents.
 type nodes struct {
 	load
 	n int
@@ -70,6 +70,7 @@ func (s *supply) most(c, n int) int {
 	return max(n, 0)
 }
 
+// take takes n nodes of cell c from the supply, or gives them back if n is negative.
 func (s *supply) take(c, n int) {
 	s.stock[c] -= n
 	for l, u := range s.p.cells[c].use {

@@ -3,7 +3,7 @@ package pack
 import "slices"
 
 // Here a cell is "open" if every item that may use it may justify a node of it. Other large cells are for items that fit nothing smaller;
-// see "What large cells are" in the package comment.
+// see "Large cells" in the package comment.
 
 // openUpTo returns copies of the parts in which cells that are at most over steps too large are open.
 func openUpTo(parts []*part, over int) []*part {
