@@ -22,8 +22,8 @@ import (
 const (
 	// horizon is the time before its end in which a commitment no longer attracts machines.
 	horizon = 7 * 24 * time.Hour
-	// most is the most commitments that plans count on: each is a row of the planner's problem. The most valuable ones count.
-	most = 16
+	// mostCounted is the most commitments that plans count on: each is a row of the planner's problem. The most valuable ones count.
+	mostCounted = 16
 	// fresh is how long an imported commitment counts after the cloud last listed it.
 	fresh = 24 * time.Hour
 	// managedCapacity is the label with the capacity type of nodes of EKS node groups.
@@ -101,13 +101,13 @@ func Read(objects []*v1alpha1.CommitmentDiscount, snap *cluster.Snapshot, catalo
 	}
 	if len(all) > 0 {
 		out.All = &tariff.Book{Commitments: all, Region: region, Machines: machines}
-		out.use()
+		out.countUse()
 	}
 	return out
 }
 
-// use sets Coverage, and which part of each commitment the machines use.
-func (b *Books) use() {
+// countUse sets Coverage, and which part of each commitment the machines use.
+func (b *Books) countUse() {
 	lines := b.All.Without(nil)
 	bill, list := tariff.Of(lines, b.All.Commitments), tariff.Of(lines, nil).Total
 	if list > 0 {
@@ -158,7 +158,7 @@ func judge(objects []*v1alpha1.CommitmentDiscount, region string, market []tarif
 			v.State = Certain
 		}
 	}
-	limit(out, market)
+	markTooMany(out, market)
 	return out
 }
 
@@ -179,15 +179,16 @@ func stale(d *v1alpha1.CommitmentDiscount, now time.Time) bool {
 	return imported && now.Sub(at) > fresh
 }
 
-// limit marks the least valuable commitments as TooMany if more than most count. Their value is what they could cover in an hour at most.
-func limit(verdicts []Verdict, market []tariff.Line) {
+// markTooMany marks the least valuable commitments as TooMany if more than mostCounted count. Their value is what they could cover in an
+// hour at most.
+func markTooMany(verdicts []Verdict, market []tariff.Line) {
 	var counted []*Verdict
 	for i := range verdicts {
 		if v := &verdicts[i]; v.Counted() {
 			counted = append(counted, v)
 		}
 	}
-	if len(counted) <= most {
+	if len(counted) <= mostCounted {
 		return
 	}
 	worth := map[*Verdict]cloud.NanoUSD{}
@@ -195,7 +196,7 @@ func limit(verdicts []Verdict, market []tariff.Line) {
 		worth[v] = tariff.Reach(market, []tariff.Commitment{v.found})
 	}
 	slices.SortStableFunc(counted, func(a, b *Verdict) int { return cmp.Compare(worth[b], worth[a]) })
-	for _, v := range counted[most:] {
+	for _, v := range counted[mostCounted:] {
 		v.State = TooMany
 	}
 }

@@ -100,12 +100,12 @@ type Book struct {
 func newBook(at int64) *Book {
 	b := &Book{machineAt: map[string]int32{}, accountAt: map[Account]int32{}, closed: map[cell][]run{},
 		open: map[int32]map[cell]int64{}, first: int32(at / hour), since: int32(at / hour)}
-	b.machine(Machine{})
+	b.addMachine(Machine{})
 	return b
 }
 
-// machine returns the index of a machine, which it adds or brings up to date.
-func (b *Book) machine(m Machine) int32 {
+// addMachine returns the index of a machine, which it adds or brings up to date.
+func (b *Book) addMachine(m Machine) int32 {
 	at, known := b.machineAt[m.ProviderID]
 	if !known {
 		at = int32(len(b.machines))
@@ -115,8 +115,8 @@ func (b *Book) machine(m Machine) int32 {
 	return at
 }
 
-// account returns the index of an account, which it adds if it is new.
-func (b *Book) account(a Account) int32 {
+// addAccount returns the index of an account, which it adds if it is new.
+func (b *Book) addAccount(a Account) int32 {
 	at, known := b.accountAt[a]
 	if !known {
 		at = int32(len(b.accounts))
@@ -134,7 +134,7 @@ func (b *Book) add(at int64, machine int32, a Account, amount int64) {
 	if b.open[h] == nil {
 		b.open[h] = map[cell]int64{}
 	}
-	b.open[h][cell{machine, b.account(b.joined(a))}] += amount
+	b.open[h][cell{machine, b.addAccount(b.joined(a))}] += amount
 }
 
 // closeBefore closes the hours before the hour of a second, and notes that the book is complete up to that second.
@@ -170,16 +170,16 @@ func (b *Book) withOpen() *Book {
 // First returns the first second of the first hour of the book.
 func (b *Book) First() int64 { return int64(b.first) * hour }
 
-// next returns the book that continues this one: it has only the open hours, and the present terms.
-func (b *Book) next() *Book {
+// continued returns the book that continues this one: it has only the open hours, and the present terms.
+func (b *Book) continued() *Book {
 	n := newBook(int64(b.since) * hour)
 	n.until = b.until
-	if now, _ := b.at(b.since); now != nil {
+	if now, _ := b.termsOf(b.since); now != nil {
 		n.Commit(Terms{max(now.From, n.First()), now.Commitments, now.Others})
 	}
 	for h, amounts := range b.open {
 		for c, amount := range amounts {
-			n.add(int64(h)*hour, n.machine(b.machines[c.machine]), b.accounts[c.account], amount)
+			n.add(int64(h)*hour, n.addMachine(b.machines[c.machine]), b.accounts[c.account], amount)
 		}
 	}
 	return n

@@ -53,9 +53,9 @@ func (b *Book) Commit(t Terms) {
 	b.terms = append(slices.Clip(b.terms), t)
 }
 
-// at returns the terms of an hour, nil if there are none, and for how many seconds of the hour they count: not before the first terms, and
-// not after the book ends.
-func (b *Book) at(h int32) (*Terms, int64) {
+// termsOf returns the terms of an hour, nil if there are none, and for how many seconds of the hour they count: not before the first terms,
+// and not after the book ends.
+func (b *Book) termsOf(h int32) (*Terms, int64) {
 	begin, end := int64(h)*hour, int64(h+1)*hour
 	for i := range slices.Backward(b.terms) {
 		if b.terms[i].From < end {
@@ -160,7 +160,7 @@ func (b *Book) coverings(from, to int64) *coverings {
 // cover works out what commitments cover of the given ways and of other machines (Terms.Others) in an hour. It adds the unused part of each
 // commitment to c.unused.
 func (c *coverings) cover(h int32, ways []way) {
-	terms, length := c.book.at(h)
+	terms, length := c.book.termsOf(h)
 	if terms == nil || length == 0 {
 		return
 	}
@@ -212,7 +212,7 @@ func (c *coverings) slices(m *Machine, h int32, paid, list, seconds int64) []Sli
 		of = c.of[w]
 	}
 	if of != nil && len(of.uses) > 0 {
-		terms, _ := c.book.at(h)
+		terms, _ := c.book.termsOf(h)
 		part := func(whole int64) int64 {
 			return portion(whole, of.done+seconds, of.whole) - portion(whole, of.done, of.whole)
 		}

@@ -137,12 +137,12 @@ func (m *Meter) Look(snap *cluster.Snapshot, now int64, prices Prices) {
 			delete(m.running, id)
 		case x != nil:
 			m.charge(x, row, now, prices, m.book.add)
-			m.see(x, row)
+			m.refresh(x, row)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.resumed)) {
 		if tab := m.resumed[id]; m.running[id] == nil {
-			m.gap(&tab, min(now, m.until+int64(WriteEvery/time.Second)))
+			m.chargeGap(&tab, min(now, m.until+int64(WriteEvery/time.Second)))
 		}
 	}
 	m.resumed = nil
@@ -218,19 +218,19 @@ func (m *Meter) begin(row *cluster.Node, now int64, prices Prices) {
 	}
 	x.From = min(x.From, now)
 	x.uncertain = m.last == nil && m.until > 0 && now-m.until > 3*int64(LookEvery/time.Second)
-	m.see(x, row)
+	m.refresh(x, row)
 	m.running[idOf(row)] = x
 	m.charge(x, row, now, prices, m.book.add)
 }
 
-// see copies what the meter needs from the present row of a machine.
-func (m *Meter) see(x *metered, row *cluster.Node) {
+// refresh copies what the meter needs from the present row of a machine.
+func (m *Meter) refresh(x *metered, row *cluster.Node) {
 	labels := row.Labels()
 	x.spare = m.spares[idOf(row)]
 	x.row, x.capacity, x.allocated = row, sizeOf(row.Capacity()), sizeOf(row.Allocatable())
 	x.Machine = Machine{ProviderID: idOf(row), Node: row.Name, Pool: row.Pool(), Type: labels[corev1.LabelInstanceTypeStable],
 		Zone: labels[corev1.LabelTopologyZone], Region: labels[corev1.LabelTopologyRegion], CapacityType: labels[v1.CapacityTypeLabelKey]}
-	x.at = m.book.machine(x.Machine)
+	x.at = m.book.addMachine(x.Machine)
 	x.ready, x.leaving = never, never
 	if since, ok := row.InitializedSince(); ok {
 		x.ready = since.Unix()
@@ -333,7 +333,7 @@ func (m *Meter) charge(x *metered, next *cluster.Node, to int64, prices Prices, 
 		case ready > x.From:
 			idle = Starting
 		}
-		x.piece(pods, idle, end, into)
+		x.chargePiece(pods, idle, end, into)
 		x.From = end
 	}
 }
@@ -363,9 +363,9 @@ func (x *metered) quote(prices Prices, now int64) bool {
 	return true
 }
 
-// piece charges a machine from From to end, a time during which nothing changes: parts for its pods, for the system and for idle room, and
-// the money. idle is the kind of the idle room.
-func (x *metered) piece(pods []share, idle Kind, end int64, into sink) {
+// chargePiece charges a machine from From to end, a time during which nothing changes: parts for its pods, for the system and for idle
+// room, and the money. idle is the kind of the idle room.
+func (x *metered) chargePiece(pods []share, idle Kind, end int64, into sink) {
 	one := x.capacity.accelerator(x.Quote.List) // the weight of an accelerator
 	accounts := []Account{{Kind: System}, {Kind: idle}}
 	whole, room := x.capacity.weight(one), x.allocated.weight(one)
@@ -388,11 +388,11 @@ func (x *metered) piece(pods []share, idle Kind, end int64, into sink) {
 	for i, part := range divide(parts, weights) {
 		into(x.From, x.at, accounts[i], part*length)
 	}
-	x.money(x.From, x.at, length, x.uncertain, into)
+	x.chargeMoney(x.From, x.at, length, x.uncertain, into)
 }
 
-// money charges what the machine costs for length seconds, from the second at on. uncertain counts these seconds as estimated.
-func (t *Tab) money(at int64, machine int32, length int64, uncertain bool, into sink) {
+// chargeMoney charges what the machine costs for length seconds, from the second at on. uncertain counts these seconds as estimated.
+func (t *Tab) chargeMoney(at int64, machine int32, length int64, uncertain bool, into sink) {
 	into(at, machine, Account{Kind: paid}, int64(t.Quote.Paid)*length)
 	into(at, machine, Account{Kind: list}, int64(t.Quote.List)*length)
 	into(at, machine, Account{Kind: seconds}, length)
@@ -401,16 +401,16 @@ func (t *Tab) money(at int64, machine int32, length int64, uncertain bool, into 
 	}
 }
 
-// gap charges a machine that went while no process looked, up to a second, to the account Gap.
-func (m *Meter) gap(t *Tab, to int64) {
+// chargeGap charges a machine that went while no process looked, up to a second, to the account Gap.
+func (m *Meter) chargeGap(t *Tab, to int64) {
 	if !t.Priced || t.From >= to {
 		return
 	}
-	at := m.book.machine(t.Machine)
+	at := m.book.addMachine(t.Machine)
 	for t.From < to {
 		end := min(to, (t.From/hour+1)*hour)
 		m.book.add(t.From, at, Account{Kind: Gap}, parts*(end-t.From))
-		t.money(t.From, at, end-t.From, true, m.book.add)
+		t.chargeMoney(t.From, at, end-t.From, true, m.book.add)
 		t.From = end
 	}
 }
@@ -430,9 +430,9 @@ func (m *Meter) Peek() (*Book, []Tab) {
 
 // Turn begins a new book with the open hours of the present one. Callers write the present one before.
 func (m *Meter) Turn() {
-	m.book = m.book.next()
+	m.book = m.book.continued()
 	for _, x := range m.running {
-		x.at = m.book.machine(x.Machine)
+		x.at = m.book.addMachine(x.Machine)
 	}
 }
 

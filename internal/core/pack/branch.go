@@ -117,7 +117,7 @@ func (r *run) branchOut(cutoff float64, until work.Units) {
 	b.places = placesOf(r.p)
 	for i := range r.columns {
 		if r.columns[i].cell >= 0 {
-			b.keep(&r.columns[i])
+			b.addPattern(&r.columns[i])
 		}
 	}
 	b.grow(until)
@@ -303,8 +303,8 @@ func (b *branching) readPrices() {
 	}
 }
 
-// keep adds a pattern to the pool, and returns false if it is there already.
-func (b *branching) keep(l *load) bool {
+// addPattern adds a pattern to the pool, and returns false if it is there already.
+func (b *branching) addPattern(l *load) bool {
 	key, _ := patternKey(l)
 	if b.known[key] {
 		return false
@@ -318,7 +318,7 @@ func (b *branching) keep(l *load) bool {
 func (b *branching) add(offers []offer) (added int) {
 	slices.SortStableFunc(offers, func(x, y offer) int { return cmp.Compare(y.ratio, x.ratio) })
 	for i := range offers[:min(len(offers), branchColumns)] {
-		if b.keep(&offers[i].load) {
+		if b.addPattern(&offers[i].load) {
 			b.enter(len(b.pool) - 1)
 			added++
 		}

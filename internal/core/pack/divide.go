@@ -235,7 +235,7 @@ func (d *division) tryWhole() bool {
 	if worth > k.best {
 		k.best = worth
 		copy(k.counts, d.counts)
-		k.keep(len(k.order), d.forced)
+		k.keepFound(len(k.order), d.forced)
 	}
 	return true
 }

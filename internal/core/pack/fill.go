@@ -21,6 +21,7 @@ func (l *load) reset(c int) {
 	l.cell, l.classes, l.counts = c, l.classes[:0], l.counts[:0]
 }
 
+// add adds n items of class k.
 func (l *load) add(k, n int) {
 	for i, c := range l.classes {
 		if c == k {
@@ -108,7 +109,7 @@ func (f *filler) begin(rem []int, classes []int) {
 			f.whole = newTree(f.p, f.worth)
 		}
 		f.tree = f.whole
-		f.tree.keep(rem)
+		f.tree.setItems(rem)
 	}
 }
 
@@ -245,7 +246,7 @@ func (f *filler) polish(cell *cell, rem []int, forced int, unit *unitWorth) {
 			return
 		}
 		if old >= 0 {
-			f.take(old)
+			f.removeOne(old)
 		}
 		f.put(replacement, 1)
 		total += gain
@@ -317,8 +318,8 @@ func (f *filler) highest(cell *cell, rem []int, low, high float64) int {
 	return -1
 }
 
-// take removes one item of class k from the node.
-func (f *filler) take(k int) {
+// removeOne removes one item of class k from the node.
+func (f *filler) removeOne(k int) {
 	for i, c := range f.out.classes {
 		if c == k {
 			f.out.counts[i]--

@@ -22,6 +22,7 @@ type fleet struct {
 	price int64
 }
 
+// priceOf returns what some nodes cost.
 func (p *part) priceOf(ns []nodes) int64 {
 	var sum int64
 	for _, n := range ns {
@@ -48,6 +49,7 @@ type supply struct {
 	room  []int64 // per limit
 }
 
+// newSupply returns the whole supply of a part.
 func (p *part) newSupply() *supply {
 	s := &supply{p: p, stock: make([]int, len(p.cells)), room: slices.Clone(p.limits)}
 	for i := range p.cells {

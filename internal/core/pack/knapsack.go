@@ -180,7 +180,7 @@ func (k *knapsack) descend(i int, v float64, forced int) {
 	p := k.p
 	if v > k.best && (i > 0 || forced >= 0) {
 		k.best = v
-		k.keep(i, forced)
+		k.keepFound(i, forced)
 	}
 	n := len(k.order)
 	room := k.rooms[i*p.dims : (i+1)*p.dims]
@@ -222,8 +222,8 @@ func (k *knapsack) descend(i int, v float64, forced int) {
 	k.counts[i] = 0
 }
 
-// keep writes the items of the positions below depth, and the forced one, to k.found.
-func (k *knapsack) keep(depth, forced int) {
+// keepFound writes the items of the positions below depth, and the forced one, to k.found.
+func (k *knapsack) keepFound(depth, forced int) {
 	k.found.classes, k.found.counts = k.found.classes[:0], k.found.counts[:0]
 	if forced >= 0 {
 		k.found.add(forced, 1)

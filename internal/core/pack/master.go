@@ -47,7 +47,6 @@ const (
 )
 
 // newMaster returns the configuration LP of a part for count items per class.
-
 func newMaster(r *run, count []int) *master {
 	p := r.p
 	m := &master{r: r, known: make(map[string]bool), worth: make([]float64, p.classes()), sack: newKnapsack(p), fill: newFiller(p),

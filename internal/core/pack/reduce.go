@@ -136,7 +136,6 @@ type grouping struct {
 }
 
 // groupClasses groups the classes with items by their sets of cells, and then merges groups where that changes nothing.
-
 func groupClasses(p *Problem) *grouping {
 	g := &grouping{of: make([]int, len(p.Classes))}
 	byKey := make(map[string]int)
@@ -563,6 +562,7 @@ func newForest(n int) *forest {
 	return f
 }
 
+// root returns the number that stands for the set of i. It shortens the path to it on the way.
 func (f *forest) root(i int) int {
 	for f.parent[i] != i {
 		f.parent[i] = f.parent[f.parent[i]]

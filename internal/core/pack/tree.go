@@ -29,7 +29,7 @@ type tree struct {
 // leafSize is the most classes of one leaf.
 const leafSize = 8
 
-// newTree builds the tree over all classes. keep must be called before the first highest.
+// newTree builds the tree over all classes. setItems must be called before the first highest.
 func newTree(p *part, worth []float64) *tree {
 	t := &tree{p: p, worth: worth, order: make([]int, p.classes()), place: make([]int, p.classes()), gone: make([]bool, p.classes())}
 	for k := range t.order {
@@ -75,8 +75,8 @@ func (t *tree) divide(node, lo, hi, d int) {
 	t.divide(2*node+1, mid, hi, (d+1)%t.p.dims)
 }
 
-// keep sets which classes have items (rem, per class), and computes high and low of all nodes anew.
-func (t *tree) keep(rem []int) {
+// setItems sets which classes have items (rem, per class), and computes high and low of all nodes anew.
+func (t *tree) setItems(rem []int) {
 	for k, n := range rem {
 		t.gone[k] = n == 0
 	}

@@ -105,6 +105,7 @@ type verification struct {
 	prover *prover
 }
 
+// newVerification prepares the check of a certificate: units, demand, open cells, and a prover for all classes.
 func newVerification(p *Problem, c Certificate) *verification {
 	v := &verification{p: p, c: c}
 	if len(p.Classes) == 0 {
