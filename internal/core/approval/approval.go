@@ -1,5 +1,5 @@
-// Package approval knows which steps need approval, how a plan describes a step, which plans the rules of pools approve by themselves,
-// and whether a step is still the approved one.
+// Package approval decides about DisruptionPlans: which steps need approval ([Pools]), how a plan describes a step ([StepOf], [PlanOf]),
+// which plans the rules of pools approve without a person ([Approve]), and whether a step is still what was approved ([Compare]).
 package approval
 
 import (
@@ -24,20 +24,19 @@ import (
 )
 
 const (
-	// Window is how long a plan can be approved: a working day. Prices and pods do not stand still for longer.
+	// Window is the time in which a plan can be approved: a working day. After that prices and pods have changed too much.
 	Window = 8 * time.Hour
-	// Kept is how long a plan that is done with can be looked at.
+	// Kept is the time for which a finished plan is kept for people to read.
 	Kept = time.Hour
 )
 
-// Manual reports whether voluntary steps of a pool need a yes. A value that is not understood means that they do.
+// Manual reports whether voluntary steps of a pool need approval. They also do if the annotation has an unknown value.
 func Manual(p *v1.NodePool) bool {
 	value, there := p.Annotations[v1.ApprovalAnnotationKey]
 	return there && value != v1.ApprovalAutomatic
 }
 
-// Pools are the pools of a step that want to be asked, by name. A Node may say of itself that it is of another pool
-// than its claim: both count.
+// Pools returns the pools whose approval a step needs, sorted by name. If a Node's label names another pool than its claim, both count.
 func Pools(snap *cluster.Snapshot, step *disrupt.Step) []*v1.NodePool {
 	found := map[string]*v1.NodePool{}
 	for _, c := range step.Remove {
@@ -50,7 +49,8 @@ func Pools(snap *cluster.Snapshot, step *disrupt.Step) []*v1.NodePool {
 	return slices.SortedFunc(maps.Values(found), func(a, b *v1.NodePool) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Hold keeps the nodes of plans from being looked at, but for those of a plan that is confirmed at this moment.
+// Hold marks the nodes of plans as busy in w, so that no other step includes them, and counts those of open plans against the budgets of
+// their pools (Promised). It leaves out the plan but, whose step is being confirmed; but may be nil.
 func Hold(w *disrupt.World, but *v1alpha1.DisruptionPlan) {
 	for plan := range w.Snap.DisruptionPlans() {
 		if !plan.Holds() || but != nil && plan.Name == but.Name {
@@ -65,7 +65,7 @@ func Hold(w *disrupt.World, but *v1alpha1.DisruptionPlan) {
 	}
 }
 
-// dollars is a price as plans say it.
+// dollars returns a price as plans have it: dollars with four decimals.
 func dollars(p cloud.NanoUSD) string { return strconv.FormatFloat(p.Dollars(), 'f', 4, 64) }
 
 // StepOf returns the description of a step in a plan.
@@ -99,8 +99,10 @@ func StepOf(step *disrupt.Step) *v1alpha1.DisruptionStep {
 	return out
 }
 
+// A workload is the owner of some pods.
 type workload struct{ namespace, kind, name string }
 
+// workloadOf returns the owner of a pod, or the pod itself if it has none.
 func workloadOf(p *cluster.Pod) workload {
 	if p.Owner == nil {
 		return workload{p.Namespace, "Pod", p.Name}
@@ -108,7 +110,7 @@ func workloadOf(p *cluster.Pod) workload {
 	return workload{p.Namespace, p.Owner.Kind, p.Owner.Name}
 }
 
-// PlanOf is the plan of a step. Its name says what is in it, so that a plan whose contents were changed is known by its name.
+// PlanOf returns the plan of a step. Its name includes a hash of its contents, so that a change of them is noticed (Genuine).
 func PlanOf(step *v1alpha1.DisruptionStep, now time.Time) *v1alpha1.DisruptionPlan {
 	p := &v1alpha1.DisruptionPlan{Status: v1alpha1.DisruptionPlanStatus{
 		Phase: v1alpha1.DisruptionPending, ExpiresAt: metav1.NewTime(now.Add(Window).UTC().Truncate(time.Second)), Step: step,
@@ -117,6 +119,7 @@ func PlanOf(step *v1alpha1.DisruptionStep, now time.Time) *v1alpha1.DisruptionPl
 	return p
 }
 
+// nameOf returns the name of a plan: its reason, and a hash of its step and expiry.
 func nameOf(p *v1alpha1.DisruptionPlan) string {
 	text, err := json.Marshal([]any{p.Status.Step, p.Status.ExpiresAt.Unix()})
 	if err != nil {
@@ -126,10 +129,10 @@ func nameOf(p *v1alpha1.DisruptionPlan) string {
 	return strings.ToLower(string(p.Status.Step.Reason)) + "-" + hex.EncodeToString(sum[:6])
 }
 
-// Genuine reports whether a plan says what it said when it was made.
+// Genuine reports whether the contents of a plan are those with which it was made.
 func Genuine(p *v1alpha1.DisruptionPlan) bool { return p.Status.Step != nil && p.Name == nameOf(p) }
 
-// Restore makes a step of a plan again, as far as confirming it needs one; false where a node is gone.
+// Restore returns the step of a plan, with the fields that confirming it needs; false if one of its nodes or pools is gone.
 func Restore(snap *cluster.Snapshot, plan *v1alpha1.DisruptionPlan) (*disrupt.Step, bool) {
 	s := plan.Status.Step
 	out := &disrupt.Step{Reason: s.Reason, Method: disrupt.Method(s.Method), Before: amount(s.Saves)}
@@ -147,7 +150,8 @@ func Restore(snap *cluster.Snapshot, plan *v1alpha1.DisruptionPlan) (*disrupt.St
 	return out, len(out.Remove) > 0
 }
 
-// amount reads what dollars wrote. What cannot be read is more than anything: then nothing is as good as what was approved.
+// amount reads what dollars wrote. A text that cannot be read counts as a million dollars, so that no step saves as much as what was
+// approved.
 func amount(text string) cloud.NanoUSD {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {
@@ -156,7 +160,7 @@ func amount(text string) cloud.NanoUSD {
 	return cloud.NanoUSD(f * 1e9)
 }
 
-// A Difference says what is no longer as it was approved.
+// A Difference says in what a step differs from the approved one.
 type Difference string
 
 // The differences.
@@ -164,17 +168,17 @@ const (
 	None     Difference = ""
 	Why      Difference = "reason"   // the nodes would go for another reason
 	Nodes    Difference = "nodes"    // other nodes would go
-	Machines Difference = "machines" // other machines would come: of another pool, paid for otherwise, more
-	Pods     Difference = "pods"     // pods would move of which the plan does not speak
+	Machines Difference = "machines" // other machines would come: of another pool or capacity type, or more
+	Pods     Difference = "pods"     // pods would move that are not in the plan
 	Saving   Difference = "saving"   // less would be saved
-	Ruled    Difference = "ruled"    // no rule approves it any more, and nothing else has
+	Ruled    Difference = "ruled"    // a rule approved it and does not any more, and no person has approved it
 )
 
-// least is the part of the saving that was approved which must be left: prices move all the time.
+// least is the part of the approved saving that a step must still have. Prices change all the time.
 const least = 0.9
 
-// Compare reports whether a step is what was approved: the same nodes for the same reason, machines of the same
-// pools that are paid for alike, no pods of others and no more of each owner, and nine tenths of the saving.
+// Compare returns the first difference between a step and the approved one, or None. A step may differ in this: fewer pods of an owner
+// move, machines have other types, and the saving is smaller by at most a tenth.
 func Compare(approved, now *v1alpha1.DisruptionStep) Difference {
 	switch {
 	case approved.Reason != now.Reason:
@@ -200,6 +204,7 @@ func Compare(approved, now *v1alpha1.DisruptionStep) Difference {
 	return None
 }
 
+// claims returns the claims that a step removes, sorted, to compare steps.
 func claims(s *v1alpha1.DisruptionStep) []string {
 	var out []string
 	for _, r := range s.Remove {
@@ -209,6 +214,7 @@ func claims(s *v1alpha1.DisruptionStep) []string {
 	return out
 }
 
+// machines returns the pool and capacity type of each machine that a step opens, sorted, to compare steps.
 func machines(s *v1alpha1.DisruptionStep) []string {
 	var out []string
 	for _, o := range s.Open {

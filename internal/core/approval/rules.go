@@ -15,14 +15,15 @@ type Rule struct {
 	conditions []func(*v1alpha1.DisruptionStep) bool
 }
 
-// An Unread condition of a rule is a condition that is not understood.
+// An Unread is a condition of a rule that cannot be read.
 type Unread struct {
 	Text  string
-	Of    string // its subject: reason, pods, nodes or saves; "" if nothing that is known
-	Value string // what that is compared with
+	Of    string // its subject: reason, pods, nodes or saves; "" if it has no known subject
+	Value string // the value with which the subject is compared
 }
 
-// Rules reads the rules of a pool. Where one cannot be read none counts: it may be the condition that was to forbid something.
+// Rules reads the rules of a pool from its annotation: rules are separated by ";", conditions of a rule by ",". If any condition cannot be
+// read, it returns that and no rules, because that condition may have been meant to forbid something.
 func Rules(p *v1.NodePool) ([]Rule, *Unread) {
 	var out []Rule
 	for text := range strings.SplitSeq(p.Annotations[v1.AutoApproveAnnotationKey], ";") {
@@ -43,6 +44,7 @@ func Rules(p *v1.NodePool) ([]Rule, *Unread) {
 	return out, nil
 }
 
+// condition returns a function that reports whether a step meets the condition in text.
 func condition(text string) (func(*v1alpha1.DisruptionStep) bool, *Unread) {
 	if name, ok := strings.CutPrefix(text, "reason="); ok {
 		if !slices.Contains(v1.DisruptionReasons, v1.DisruptionReason(name)) {
@@ -64,7 +66,7 @@ func condition(text string) (func(*v1alpha1.DisruptionStep) bool, *Unread) {
 	}
 	if value, ok := strings.CutPrefix(text, "saves>="); ok {
 		least, err := strconv.ParseFloat(value, 64)
-		if err != nil || least != least {
+		if err != nil || least != least { // NaN
 			return nil, &Unread{text, "saves", value}
 		}
 		return func(s *v1alpha1.DisruptionStep) bool {
@@ -75,7 +77,8 @@ func condition(text string) (func(*v1alpha1.DisruptionStep) bool, *Unread) {
 	return nil, &Unread{Text: text}
 }
 
-// Approve returns the rule by which every one of the pools approves a step, "" where one of them does not.
+// Approve returns the rules by which the pools approve a step, as "pool: rule", joined by "; ". It returns "" if any pool has no rule that
+// does.
 func Approve(pools []*v1.NodePool, step *v1alpha1.DisruptionStep) string {
 	var by []string
 	for _, p := range pools {

@@ -1,10 +1,13 @@
-// Package bindfail knows the places that kube-scheduler does not take: there is a node with room for a pod, as far
-// as anybody here can see, and the pod is not bound to it. Whatever keeps it away, another node is most likely
-// spurned as well, so pods that are alike get one further node for this cause, and then one now and then. A
-// scheduler that does nothing at all spurns nothing; but nothing is kept for longer than seat.Longest either.
+// Package bindfail handles pods that their scheduler does not bind: there is a node with room for the pod, as far as Karpenter can see, and
+// the scheduler refuses it. Without a limit, Karpenter would open one node after the other for such pods.
 //
-// A Memory receives every plan and returns which pods lose their place, which wait, and which try a further node. It buys and keeps
-// nothing itself. It forgets with the process: a restart costs at most one further node for each kind.
+// The cause is not known, but it most likely holds for another node too. So pods of one kind (equal class and owner) get one further node
+// (a probe), and later another one from time to time. If the scheduler does nothing at all, it has not refused the node; but no place is
+// kept for longer than seat.Longest.
+//
+// A [Memory] sees every plan. Sort says which waiting pods are planned for, which may try a further node, and which get none for now. Judge
+// and Bare say which pods lose their place. A Memory opens no nodes itself. It is lost at a restart, which costs at most one further node
+// for each kind. bindfail.go has the decisions, look.go reads the snapshot.
 package bindfail
 
 import (
@@ -21,11 +24,12 @@ import (
 
 const (
 	// Patience is how long a pod's scheduler may take to bind it to a node that has all that the pod needs.
-	Patience                  = time.Minute
+	Patience = time.Minute
+	// The wait before a further node is tried begins with shortestWait, and doubles with each loss up to longestWait.
 	shortestWait, longestWait = 5 * time.Minute, time.Hour
-	// forgetAfter is how long a kind is remembered of which no pod waits.
+	// forgetAfter is how long a kind is remembered after its last pod waited.
 	forgetAfter = time.Hour
-	// slack is how long before a node counts as initialised its last taint may have gone, which is when schedulers look at it.
+	// slack: schedulers may look at a node up to slack before it counts as initialised, because its last taint goes before that.
 	slack = 2 * time.Second
 )
 
@@ -43,62 +47,62 @@ func kindOf(p *cluster.Pod) Kind {
 	return Kind{p.Class, p.Owner.UID}
 }
 
-// A Memory is what earlier looks have shown. Its zero value has seen nothing.
+// A Memory has what earlier calls of Sort and Judge saw. Its zero value has seen nothing.
 type Memory struct {
 	waits  map[types.UID]wait
 	trials map[Kind]*trial
-	pools  string // what pools and node classes were like
-	news   news   // what the last look has shown
+	pools  string // fingerprint of pools and node classes (describe)
+	news   news   // what the last call of Sort read
 }
 
 // A wait is a pod with a place on a node that is ready.
 type wait struct {
 	class  *podclass.Class
 	target string
-	node   uint64    // what the node is like
-	since  time.Time // the node has all that the pod needs
-	heard  time.Time // what its scheduler says from then on is said with the node in view
-	first  time.Time // it has had a place on a node that is ready, this one or another
+	node   uint64    // fingerprint of the node (printOf)
+	since  time.Time // since then the node has all that the pod needs
+	heard  time.Time // from then on the scheduler knows the node when it judges the pod
+	first  time.Time // since then the pod has had a place on a node that is ready, on this one or another
 }
 
-// A trial is a kind of pods that was spurned.
+// A trial is a kind of pods that its scheduler did not bind to a node with room.
 type trial struct {
 	losses int
 	last   Verdict
 	until  time.Time // no further node is tried before
-	probe  types.UID // the pod that tries one
-	// proven says that a pod of this kind was bound elsewhere: the others may follow, but not to where they were spurned.
+	probe  types.UID // the pod that tries a further node
+	// proven: a pod of this kind was bound to another node. The others may follow, but not to nodes where they lost their place.
 	proven bool
-	early  bool              // the wait was ended because the scheduler, which had been silent, is back; once a wait
-	lost   map[string]uint64 // nodes where pods of this kind were spurned, and what those were like
-	labels map[types.UID]*podclass.Labels
-	seen   time.Time // a pod of this kind waited
+	early  bool                           // the wait was ended early, because a silent scheduler is back; at most once for each wait
+	lost   map[string]uint64              // nodes where pods of this kind lost their place, with their fingerprints
+	labels map[types.UID]*podclass.Labels // of the pods, to notice changes
+	seen   time.Time                      // when a pod of this kind last waited
 }
 
 // A Verdict says why a pod has no place.
 type Verdict struct {
-	Node   string    // that it had a place on
-	Ready  time.Time // since when
-	At     time.Time // it was lost
-	Silent bool      // its scheduler did nothing meanwhile
+	Node   string    // where it had a place
+	Ready  time.Time // since then it could have been bound there
+	At     time.Time // when it lost the place
+	Silent bool      // its scheduler did nothing in this time
 	Bare   bool      // the node came without the devices that its type promises
-	Next   time.Time // when a further node is tried; zero: one is tried now
+	Next   time.Time // when a further node is tried; zero means now
 }
 
-// Held is a pod that gets no place now, or loses the one it had.
+// A Held is a pod that gets no place now, or loses its place.
 type Held struct {
 	Pod *cluster.Pod
 	Verdict
 }
 
-// Sorted says what is to become of pods that wait.
+// A Sorted is the result of Sort.
 type Sorted struct {
-	Ask  []*cluster.Pod // are planned for like any other
-	Try  []*cluster.Pod // get a place on a node that is not there yet, or none
-	Held []Held
+	Ask  []*cluster.Pod // are planned for as usual
+	Try  []*cluster.Pod // may only get a place on a node that does not exist yet
+	Held []Held         // get no place now
 }
 
-// Sort looks at the pods that ask for a plan.
+// Sort sorts the pods that wait for a plan. It first brings the memory up to date with the snapshot.
 func (m *Memory) Sort(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) Sorted {
 	m.follow(snap, now)
 	m.news = m.read(snap, now)
@@ -126,7 +130,7 @@ func (m *Memory) Sort(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time
 	return out
 }
 
-// hasPlace reports whether a pod is planned for a machine that stays.
+// hasPlace reports whether a pod is planned for a machine that is not about to be removed.
 func hasPlace(snap *cluster.Snapshot, p *cluster.Pod) bool {
 	plan, ok := snap.Planned(p.PodKey)
 	if !ok {
@@ -136,7 +140,8 @@ func hasPlace(snap *cluster.Snapshot, p *cluster.Pod) bool {
 	return target != nil && !target.MarkedForRemoval
 }
 
-// forgive forgets what no longer holds: other pools, nodes or pods may fare better, and a scheduler that is back deserves a chance.
+// forgive drops trials whose cause may be gone: pools, node classes, a node or a pod's labels changed, pods were bound after all, or no pod
+// has waited for long. If a silent scheduler is back, it lets a further node be tried at once.
 func (m *Memory) forgive(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) {
 	if pools := describe(snap); pools != m.pools {
 		m.pools, m.trials = pools, nil
@@ -160,7 +165,7 @@ func (m *Memory) forgive(snap *cluster.Snapshot, pods []*cluster.Pod, now time.T
 	}
 }
 
-// changed reports whether a node where the kind was spurned is another than it was. Nodes that are gone are forgotten.
+// changed reports whether a node where the kind lost its place has changed since. It forgets nodes that are gone.
 func (t *trial) changed(snap *cluster.Snapshot) bool {
 	for name, was := range t.lost {
 		n := snap.Node(name)
@@ -174,7 +179,8 @@ func (t *trial) changed(snap *cluster.Snapshot) bool {
 	return false
 }
 
-// Judge takes the pods for which there still is room where they are planned to go, and returns those that lose that place.
+// Judge takes the pods that stay on the node for which they are planned, and returns those that lose this place: their scheduler passed
+// them over for Patience, or they have had a place for seat.Longest.
 func (m *Memory) Judge(snap *cluster.Snapshot, stay []*cluster.Pod, now time.Time) []Held {
 	var out []Held
 	for _, p := range stay {
@@ -182,7 +188,7 @@ func (m *Memory) Judge(snap *cluster.Snapshot, stay []*cluster.Pod, now time.Tim
 		if !waits {
 			continue
 		}
-		since := ztime.Later(w.since, m.news.bound[kindOf(p)]) // while its like are bound, its turn may come
+		since := ztime.Later(w.since, m.news.bound[kindOf(p)]) // while pods of its kind are bound, it may be next
 		heard := m.news.heard(p, w.heard)
 		if now.Before(w.first.Add(seat.Longest)) && (!heard || now.Before(since.Add(Patience))) {
 			continue
@@ -196,9 +202,9 @@ func (m *Memory) Judge(snap *cluster.Snapshot, stay []*cluster.Pod, now time.Tim
 	return out
 }
 
-// Bare takes the pods of a node that a plan would open. Where all of them had places on nodes that are ready, and
-// that came without the devices which their types promise, it returns them: they lose those places, and another
-// node would most likely come without devices as well.
+// Bare takes the pods of a node that a plan would open. If all of them have places on ready nodes that came without the devices which their
+// types promise, it returns them, and they lose those places: another node would most likely come without devices as well. Otherwise it
+// returns nil.
 func (m *Memory) Bare(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) []Held {
 	for _, p := range pods {
 		w, waits := m.waits[p.UID]
@@ -216,7 +222,7 @@ func (m *Memory) Bare(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time
 	return out
 }
 
-// inUse reports whether a node has changed: others have devices of it, or no pod is to come.
+// inUse reports whether there is another reason why devices are missing on a node: other pods use some, or the node is unschedulable.
 func inUse(n *cluster.Node) bool {
 	return n.Node.Spec.Unschedulable || slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool {
 		return !p.DaemonSet &&
@@ -224,7 +230,9 @@ func inUse(n *cluster.Node) bool {
 	})
 }
 
-// lose notes that a pod was spurned. Of the places that pods of a kind had before the first loss, only that one counts.
+// lose notes that a pod lost its place, and returns the verdict with the time of the next try. The first loss of a kind starts a trial
+// without a wait. Later only a loss of the probe, or of a proven kind, counts and makes the wait longer: the others had their places
+// before.
 func (m *Memory) lose(p *cluster.Pod, target *cluster.Node, v Verdict) Verdict {
 	kind := kindOf(p)
 	t := m.trials[kind]
@@ -247,7 +255,7 @@ func (m *Memory) lose(p *cluster.Pod, target *cluster.Node, v Verdict) Verdict {
 	return v
 }
 
-// Begins reports whether a verdict is the first about its kind since it was last forgiven.
+// Begins reports whether a verdict is the first one of its kind's trial.
 func (m *Memory) Begins(h Held) bool {
 	t := m.trials[kindOf(h.Pod)]
 	return t != nil && t.losses == 1 && t.last.At.Equal(h.At)

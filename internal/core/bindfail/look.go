@@ -15,7 +15,8 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// follow notes which pods wait for which nodes, and since when those have had all that the pods need.
+// follow brings m.waits up to date: which pods have a place on a ready node, and since when that has all that they need. A change of the
+// node, or a driver that is missing there, starts this time again.
 func (m *Memory) follow(snap *cluster.Snapshot, now time.Time) {
 	waits := make(map[types.UID]wait, len(m.waits))
 	prints := map[*cluster.Node]uint64{}
@@ -49,7 +50,7 @@ func (m *Memory) follow(snap *cluster.Snapshot, now time.Time) {
 	m.waits = waits
 }
 
-// at is the wait for another node, from when that is ready or the plan was made.
+// at returns the wait for another node, which begins when the node is ready or the plan was made, whichever is later.
 func (w wait) at(target string, ready, planned time.Time) wait {
 	first := w.first
 	w = wait{target: target, since: planned, heard: planned.Truncate(time.Second).Add(time.Second)}
@@ -57,13 +58,13 @@ func (w wait) at(target string, ready, planned time.Time) wait {
 		w.since, w.heard = ready, ready.Add(-slack)
 	}
 	w.first = w.since
-	if ready.Before(first) { // from one node to the next of those that were there: the time does not begin anew
+	if ready.Before(first) { // the new node was ready all the time, so the pod has waited since first
 		w.first = first
 	}
 	return w
 }
 
-// printOf sums up what a scheduler may look at of a node, but for its pods.
+// printOf returns a fingerprint of all of a node that a scheduler may look at, except its pods.
 func printOf(n *cluster.Node) uint64 {
 	b := identity.Map(make([]byte, 0, 4096), n.Node.Labels)
 	taints := n.Taints()
@@ -94,7 +95,7 @@ func printOf(n *cluster.Node) uint64 {
 	return h.Sum64()
 }
 
-// describe says what of pools and node classes can change how the next node fares.
+// describe returns a fingerprint of pools and node classes. If it changes, the next node may be different.
 func describe(snap *cluster.Snapshot) string {
 	var b []byte
 	for p := range cluster.Pools.All(snap) {
@@ -107,18 +108,19 @@ func describe(snap *cluster.Snapshot) string {
 	return string(b)
 }
 
-// news is what all pods show about schedulers and about the kinds that are looked at.
+// A news is what all pods show about schedulers and kinds.
 type news struct {
 	bound   map[Kind]time.Time   // the last binding of a pod of the kind
-	wrong   map[Kind]bool        // one was bound after all to a node where the kind was spurned
-	probing map[*trial]bool      // the pod that tries a further node has one
+	wrong   map[Kind]bool        // a pod was bound after all to a node where the kind lost its place
+	probing map[*trial]bool      // the probe has a place
 	alive   map[string]time.Time // the last binding by each scheduler
-	// handled has, by scheduler and priority, when the youngest of the pods came that were bound or judged: whatever waited before it has
-	// had its turn.
+	// handled has, by scheduler and priority, the creation time of the youngest pod that was bound or judged: pods that waited before it
+	// have been looked at.
 	handled map[string]map[int32]time.Time
 }
 
-// read looks at all pods, if there is a reason: a place is old enough to be lost, or a kind is on trial.
+// read returns the news of a snapshot. It goes through all pods only if there is a reason: a place is old enough to be lost, or there is a
+// trial.
 func (m *Memory) read(snap *cluster.Snapshot, now time.Time) news {
 	out := news{bound: map[Kind]time.Time{}, wrong: map[Kind]bool{}, probing: map[*trial]bool{},
 		alive: map[string]time.Time{}, handled: map[string]map[int32]time.Time{}}
@@ -156,7 +158,7 @@ func (m *Memory) read(snap *cluster.Snapshot, now time.Time) news {
 	return out
 }
 
-// hear notes what a pod shows about its scheduler.
+// hear adds what a pod shows about its scheduler to alive and handled.
 func (n *news) hear(p *cluster.Pod) {
 	if p.Scheduled.IsZero() && p.Judged.IsZero() {
 		return
@@ -169,9 +171,9 @@ func (n *news) hear(p *cluster.Pod) {
 	n.handled[name][p.Priority] = ztime.Later(n.handled[name][p.Priority], p.Created)
 }
 
-// heard reports whether the scheduler of a pod has passed it over since then: it has judged the pod again, or bound
-// or judged a pod that came later and is no weightier. That others were bound says little: thousands of pods may be
-// before this one in its queue.
+// heard reports whether the scheduler of a pod has passed it over since a time: it judged the pod, or it bound or judged a pod that was
+// created after that time and has no higher priority. Bindings of other pods say little, because thousands of pods may be before this one
+// in the queue.
 func (n *news) heard(p *cluster.Pod, since time.Time) bool {
 	if !p.Judged.IsZero() && !p.Judged.Before(since) {
 		return true

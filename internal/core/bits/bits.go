@@ -1,7 +1,7 @@
-// Package bits holds sets of small numbers as words of 64 bits.
+// Package bits has sets of small numbers as words of 64 bits.
 //
-// A Set has a fixed length, chosen when it is made; sets that are combined have the same length, if nothing else is said. Operations that
-// end in With or Of write into their receiver and allocate nothing.
+// A Set has a fixed length, chosen when it is made. Sets that are combined must have the same length, unless the method says otherwise.
+// Methods change their receiver; only Make, Full, Of, Grow and Clone allocate memory.
 package bits
 
 import (
@@ -26,7 +26,7 @@ func Full(n int) Set {
 	return s
 }
 
-// Of returns a set over the numbers below n that holds members.
+// Of returns a set that can hold the numbers below n and has these members.
 func Of(n int, members ...int) Set {
 	s := Make(n)
 	for _, m := range members {
@@ -35,7 +35,7 @@ func Of(n int, members ...int) Set {
 	return s
 }
 
-// Fill puts all numbers below n into s.
+// Fill makes s the set of all numbers below n.
 func (s Set) Fill(n int) {
 	for i := range s {
 		switch rest := n - 64*i; {
@@ -49,7 +49,7 @@ func (s Set) Fill(n int) {
 	}
 }
 
-// Has reports whether i is in s. Numbers beyond the set are not.
+// Has reports whether i is in s. Numbers beyond the length of s are not.
 func (s Set) Has(i int) bool {
 	w := i >> 6
 	return w < len(s) && s[w]>>(i&63)&1 != 0
@@ -61,7 +61,7 @@ func (s Set) Add(i int) { s[i>>6] |= 1 << (i & 63) }
 // Remove takes i out of s.
 func (s Set) Remove(i int) { s[i>>6] &^= 1 << (i & 63) }
 
-// Grow returns s, long enough for i.
+// Grow returns s, made long enough for i if need be. Use the result instead of s.
 func (s Set) Grow(i int) Set {
 	for i>>6 >= len(s) {
 		s = append(s, 0)
@@ -94,7 +94,7 @@ func (s Set) Count() int {
 	return n
 }
 
-// And keeps the members of s that t has too. A shorter t has none of the numbers beyond it.
+// And removes from s the members that t does not have. t may be shorter or longer.
 func (s Set) And(t Set) {
 	n := min(len(s), len(t))
 	for i, w := range t[:n] {
@@ -103,14 +103,14 @@ func (s Set) And(t Set) {
 	clear(s[n:])
 }
 
-// Keep is And, where nil stands for all numbers.
+// Keep is And, except that a nil t stands for all numbers and changes nothing.
 func (s Set) Keep(t Set) {
 	if t != nil {
 		s.And(t)
 	}
 }
 
-// Only removes the members that are not wanted.
+// Only removes the members for which wanted returns false.
 func (s Set) Only(wanted func(i int) bool) {
 	for i := range s.All() {
 		if !wanted(i) {
@@ -119,14 +119,14 @@ func (s Set) Only(wanted func(i int) bool) {
 	}
 }
 
-// Or adds the members of t.
+// Or adds the members of t, which must not be longer.
 func (s Set) Or(t Set) {
 	for i, w := range t {
 		s[i] |= w
 	}
 }
 
-// AndNot removes the members of t.
+// AndNot removes the members of t, which must not be longer.
 func (s Set) AndNot(t Set) {
 	for i, w := range t {
 		s[i] &^= w
@@ -172,7 +172,7 @@ func (s Set) Within(t Set) bool {
 	return true
 }
 
-// Equal reports whether s and t have the same members.
+// Equal reports whether s and t have the same length and members.
 func (s Set) Equal(t Set) bool { return slices.Equal(s, t) }
 
 // Next returns the smallest member that is at least i, or -1.

@@ -1,6 +1,6 @@
-// Package budget evaluates disruption budgets: how many nodes of a pool may go at a time, for a reason, now.
+// Package budget evaluates the disruption budgets of a pool: how many of its nodes may be disrupted at the same time, for a reason, now.
 //
-// Budgets fail closed: a budget that does not parse allows nothing, for any reason, because it is not known what it meant to protect.
+// Budgets fail closed: if a budget cannot be parsed, no node may be disrupted for any reason, because its intention is not known.
 package budget
 
 import (
@@ -15,11 +15,11 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
-// Unlimited is what a pool allows while none of its budgets is active.
+// Unlimited is the number of nodes that a pool allows while none of its budgets is active.
 const Unlimited = math.MaxInt32
 
-// Allowed returns how many of a pool's nodes its budgets let go for reason: the least of all active budgets that apply.
-// Nodes already on their way are not taken off. An error means 0.
+// Allowed returns how many of a pool's nodes may be disrupted for a reason: the least number of all active budgets that apply. nodes is the
+// size of the pool, for percentages. Nodes that are being disrupted already are not subtracted. With an error the number is 0.
 func Allowed(budgets []v1.Budget, reason v1.DisruptionReason, nodes int, now time.Time) (int, error) {
 	least := Unlimited
 	for i := range budgets {
@@ -35,7 +35,7 @@ func Allowed(budgets []v1.Budget, reason v1.DisruptionReason, nodes int, now tim
 	return least, nil
 }
 
-// value is what one budget allows.
+// value returns the number of nodes that one budget allows; Unlimited if it is not active. Percentages are rounded up.
 func value(b *v1.Budget, nodes int, now time.Time) (int, error) {
 	on, err := active(b, now)
 	if err != nil {
@@ -58,8 +58,8 @@ func value(b *v1.Budget, nodes int, now time.Time) (int, error) {
 	return (nodes*n + 99) / 100, nil
 }
 
-// active reports whether a budget is in force: always, unless it has a schedule; then from each time its schedule names, in UTC, for as
-// long as its duration. Windows that overlap join.
+// active reports whether a budget is active. Without a schedule it always is. With one it is for its duration after each time of the
+// schedule, in UTC.
 func active(b *v1.Budget, now time.Time) (bool, error) {
 	if b.Schedule == nil && b.Duration == nil {
 		return true, nil
@@ -71,8 +71,8 @@ func active(b *v1.Budget, now time.Time) (bool, error) {
 	return on, err
 }
 
-// Window reports whether a time that comes again is open: from each time that a cron schedule names in a time zone, for so long. It also
-// returns when it opens next, zero if it never does.
+// Window reports whether a repeated window of time is open now: it opens at each time of a cron schedule in a time zone, and lasts for a
+// duration. It also returns when the window opens next, zero if never.
 func Window(schedule, zone string, lasts time.Duration, now time.Time) (open bool, next time.Time, err error) {
 	times, err := bounded.ParseSchedule(schedule, zone)
 	if err != nil {

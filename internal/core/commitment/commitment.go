@@ -1,8 +1,8 @@
 // Package commitment decides which CommitmentDiscounts plans count on, and lists the on-demand machines that use them.
 //
-// A commitment counts when it is valid, active, shared with this cluster in so many words, and ends in a week or later. Launches know no
-// others. A voluntary step has to save both with those that only end sooner and without them: so no pod moves for a commitment that
-// ends soon, and none is driven off it before it does.
+// A commitment counts (Certain) if it is valid and active, names a share for this cluster, and ends in a week or later. Launches use only
+// these. Commitments that end sooner (Ending) are a case of their own: a voluntary step has to save money both with and without them. So no
+// pod moves for a commitment that ends soon, and no pod is moved off its machines before it ends.
 package commitment
 
 import (
@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// horizon is how long before its end a commitment no longer draws machines.
+	// horizon is the time before its end in which a commitment no longer attracts machines.
 	horizon = 7 * 24 * time.Hour
-	// most is how many commitments plans count on: each is a row of the planner's question. The most valuable ones count.
-	most = 16
-	// fresh is how long an imported commitment counts after the cloud last named it.
+	// mostCounted is the most commitments that plans count on: each is a row of the planner's problem. The most valuable ones count.
+	mostCounted = 16
+	// fresh is how long an imported commitment counts after the cloud last listed it.
 	fresh = 24 * time.Hour
-	// managedCapacity is the label by which node groups of EKS say how they buy.
+	// managedCapacity is the label with the capacity type of nodes of EKS node groups.
 	managedCapacity = "eks.amazonaws.com/capacityType"
 )
 
@@ -36,42 +36,44 @@ type State string
 // The states. All but Certain are reasons not to count on it.
 const (
 	Certain    State = "Certain"
-	Ending     State = "Ending" // ends within the horizon
-	NotShared  State = "NotShared"
-	Stale      State = "Stale"   // imported, and not heard of for a day
-	NoRates    State = "NoRates" // none of a type that any pool can buy
-	TooMany    State = "TooMany"
+	Ending     State = "Ending"    // ends within the horizon
+	NotShared  State = "NotShared" // no share for this cluster is given
+	Stale      State = "Stale"     // imported, and the cloud has not listed it for a day
+	NoRates    State = "NoRates"   // it covers no type that any pool can buy
+	TooMany    State = "TooMany"   // others are worth more
 	Duplicate  State = "Duplicate" // another object with the same id counts
 	NotStarted State = "NotStarted"
 	Ended      State = "Ended"
 	Invalid    State = "Invalid"
 )
 
-// A Verdict is what became of an object.
+// A Verdict is how a CommitmentDiscount is judged.
 type Verdict struct {
 	Object *v1alpha1.CommitmentDiscount
 	State  State
-	Err    error // of Invalid
-	Used   float64
-	Unused cloud.NanoUSD // what is paid an hour for the part that nothing uses, where it is known
-	Takers bool          // whether some machine of the cluster may use it
+	Err    error // why it is Invalid
+	// The next three are known if Counted.
+	Used   float64       // the part that machines use, from 0 to 1
+	Unused cloud.NanoUSD // what is paid an hour for the unused part
+	Takers bool          // some machine of the cluster may use it
 	found  tariff.Commitment
 }
 
-// Counted reports whether the use of the commitment is known: launches or steps count on it.
+// Counted reports whether launches or voluntary steps count on the commitment.
 func (v *Verdict) Counted() bool { return v.State == Certain || v.State == Ending }
 
-// Books are what plans count on. nil books are none.
+// A Books has the commitments that plans count on. nil means none.
 type Books struct {
-	Certain *tariff.Book // launches and steps
-	All     *tariff.Book // with those that end soon
-	// Verdicts are about each object, by name.
+	Certain *tariff.Book // for launches and voluntary steps; nil if there are none
+	All     *tariff.Book // Certain and Ending ones, for voluntary steps; nil if there are none
+	// Verdicts has one for each object, in their order.
 	Verdicts []Verdict
-	// Coverage is the part of the on-demand machines, by their price at list, that All covers.
+	// Coverage is the part of the list price of all on-demand machines that All covers.
 	Coverage float64
 }
 
-// Read sorts objects, and lists the machines of a snapshot that use them. It returns nil where there are no objects.
+// Read judges objects, and collects the on-demand machines of a snapshot, which use the commitments. It returns nil if there are no
+// objects.
 func Read(objects []*v1alpha1.CommitmentDiscount, snap *cluster.Snapshot, catalogs []*cloud.Catalog, now time.Time) *Books {
 	if len(objects) == 0 {
 		return nil
@@ -99,13 +101,13 @@ func Read(objects []*v1alpha1.CommitmentDiscount, snap *cluster.Snapshot, catalo
 	}
 	if len(all) > 0 {
 		out.All = &tariff.Book{Commitments: all, Region: region, Machines: machines}
-		out.use()
+		out.countUse()
 	}
 	return out
 }
 
-// use notes which part of each commitment the machines use.
-func (b *Books) use() {
+// countUse sets Coverage, and which part of each commitment the machines use.
+func (b *Books) countUse() {
 	lines := b.All.Without(nil)
 	bill, list := tariff.Of(lines, b.All.Commitments), tariff.Of(lines, nil).Total
 	if list > 0 {
@@ -156,12 +158,12 @@ func judge(objects []*v1alpha1.CommitmentDiscount, region string, market []tarif
 			v.State = Certain
 		}
 	}
-	limit(out, market)
+	markTooMany(out, market)
 	return out
 }
 
-// before reports whether a counts, of two objects with one id: what a person wrote goes before what is imported, then the older before
-// the newer.
+// before reports whether object a counts, and not b, if both have the same id: an object that a person wrote counts before an imported one,
+// then the older before the newer.
 func before(a, b *v1alpha1.CommitmentDiscount) bool {
 	_, importedA := a.ImportedAt()
 	_, importedB := b.ImportedAt()
@@ -171,21 +173,22 @@ func before(a, b *v1alpha1.CommitmentDiscount) bool {
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
-// stale reports whether the cloud has not named an imported commitment for so long that it may be gone.
+// stale reports whether the cloud has not listed an imported commitment for so long that it may be gone.
 func stale(d *v1alpha1.CommitmentDiscount, now time.Time) bool {
 	at, imported := d.ImportedAt()
 	return imported && now.Sub(at) > fresh
 }
 
-// limit leaves out the least valuable commitments where there are too many.
-func limit(verdicts []Verdict, market []tariff.Line) {
+// markTooMany marks the least valuable commitments as TooMany if more than mostCounted count. Their value is what they could cover in an
+// hour at most.
+func markTooMany(verdicts []Verdict, market []tariff.Line) {
 	var counted []*Verdict
 	for i := range verdicts {
 		if v := &verdicts[i]; v.Counted() {
 			counted = append(counted, v)
 		}
 	}
-	if len(counted) <= most {
+	if len(counted) <= mostCounted {
 		return
 	}
 	worth := map[*Verdict]cloud.NanoUSD{}
@@ -193,7 +196,7 @@ func limit(verdicts []Verdict, market []tariff.Line) {
 		worth[v] = tariff.Reach(market, []tariff.Commitment{v.found})
 	}
 	slices.SortStableFunc(counted, func(a, b *Verdict) int { return cmp.Compare(worth[b], worth[a]) })
-	for _, v := range counted[most:] {
+	for _, v := range counted[mostCounted:] {
 		v.State = TooMany
 	}
 }
@@ -216,8 +219,9 @@ func marketOf(catalogs []*cloud.Catalog) (region string, market []tariff.Line) {
 	return region, tariff.Together(market)
 }
 
-// hourOf returns what a node is on the bill, if it is an on-demand machine with a known price. A claim that is not launched counts as the
-// cheapest type that it lists.
+// hourOf returns the line of a node's machine for an hour; false if it is no on-demand machine or its price is not known. A claim that is
+// not launched counts as the cheapest type that it lists. A node without a claim or capacity type is on demand, unless its node group is
+// spot.
 func hourOf(n *cluster.Node, catalogs []*cloud.Catalog, book *tariff.Book) (l tariff.Line, ok bool) {
 	labels := map[string]string{}
 	var types []string
@@ -265,7 +269,7 @@ func hourOf(n *cluster.Node, catalogs []*cloud.Catalog, book *tariff.Book) (l ta
 	return l, false
 }
 
-// onDemand returns the cheapest on-demand offering of a type in a zone, or in any zone where none is given; nil if there is none.
+// onDemand returns the cheapest on-demand offering of a type in a zone, or in any zone if zone is ""; nil if there is none.
 func onDemand(it *cloud.InstanceType, zone string) (best *cloud.Offering) {
 	if it == nil {
 		return nil

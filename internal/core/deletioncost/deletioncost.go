@@ -1,5 +1,5 @@
-// Package deletioncost decides which pods a ReplicaSet gives up first when it is scaled in: those of nodes that go next. The ReplicaSet
-// controller reads the annotation controller.kubernetes.io/pod-deletion-cost and removes the pods with the lowest values first.
+// Package deletioncost decides which pods a ReplicaSet removes first when it is scaled in: the pods of nodes that are removed next. The
+// ReplicaSet controller reads the annotation controller.kubernetes.io/pod-deletion-cost and removes the pods with the lowest values first.
 //
 //	node                                          value of its pods
 //	is being removed                              Leaving
@@ -36,10 +36,10 @@ type Edit struct {
 	Pod    *cluster.Pod
 	Node   *cluster.Node
 	Value  int32
-	Remove bool // the annotation, instead of setting Value
+	Remove bool // remove the annotation instead of setting Value
 }
 
-// Edits returns what has to be written, sorted by value and node.
+// Edits returns the annotations that have to be written or removed, by ascending value and node; removals come last.
 func Edits(snap *cluster.Snapshot) (out []Edit) {
 	kinds := map[int32][]*cluster.Node{}
 	var others []*cluster.Node
@@ -64,7 +64,7 @@ func Edits(snap *cluster.Snapshot) (out []Edit) {
 	return out
 }
 
-// kindOf returns the value of the first node that goes for the same cause as n, if n is to go.
+// kindOf returns the first value of n's kind (Leaving, Drifted or Underused), and false if n is of none of them.
 func kindOf(n *cluster.Node) (first int32, ranked bool) {
 	switch {
 	case n.Claim == nil || n.Node == nil:
@@ -111,7 +111,8 @@ func numbered(nodes []*cluster.Node, first int32) iter.Seq2[int32, *cluster.Node
 	}
 }
 
-// edits appends what the pods of a node lack. Only ReplicaSets read the annotation.
+// edits appends the edits for the pods of a node that do not have the value yet, or, with remove, that still have one. It leaves out pods
+// without a ReplicaSet, because nothing else reads the annotation.
 func edits(out []Edit, n *cluster.Node, value int32, remove bool) []Edit {
 	for _, p := range n.Pods {
 		cost := p.DeletionCost

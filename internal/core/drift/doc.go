@@ -1,9 +1,9 @@
-// Package drift reports whether a claim still is what its pool asks for.
+// Package drift reports whether a claim still matches its pool.
 //
-// Three questions are answered here, each from values alone: is the template that the claim was made from still the pool's
-// (static drift, by hash), do the claim's labels still satisfy the pool's requirements, and can its instance type still
-// be had. What only the cloud knows, node classes, images and networks, is the provider's question.
+// It answers three questions: was the claim made from the pool's present template (static drift, by hash: [Static]), do the claim's labels
+// satisfy the pool's requirements ([Satisfied]), and is its instance type still sold ([InstanceTypeGone]). The provider answers what only
+// the cloud knows: node classes, images and networks.
 //
-// Hashes are taken over frozen copies of the API structs and carry a version text of our own. So a new field in the API changes
-// no hash, and hashes that another implementation wrote are replaced, never compared.
+// Hashes are made of copies of the API structs that never change (hash.go), and have a version. So a new field in the API changes no hash.
+// Hashes of another version are replaced and never compared (migrate.go); other implementations of Karpenter write such hashes.
 package drift

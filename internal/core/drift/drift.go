@@ -11,8 +11,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/need"
 )
 
-// Reason says why the claim no longer is what its pool asks for: v1.ReasonNodePoolDrifted, v1.ReasonRequirementsDrifted, or ""
-// if it still is. The shell asks InstanceTypeGone and the provider afterwards; the first answer wins.
+// Reason returns why the claim does not match its pool: v1.ReasonNodePoolDrifted, v1.ReasonRequirementsDrifted, or "" if it does. If it
+// does, callers then ask InstanceTypeGone and the provider.
 func Reason(pool *v1.NodePool, claim *v1.NodeClaim, known *label.Vocabulary) string {
 	switch {
 	case Static(Stored(pool.Annotations), Stored(claim.Annotations)):
@@ -24,7 +24,7 @@ func Reason(pool *v1.NodePool, claim *v1.NodeClaim, known *label.Vocabulary) str
 	}
 }
 
-// Stored reads the stamp of a pool from annotations, the pool's own or a claim's. What is missing is "".
+// Stored reads the stamp of a pool from the annotations of the pool or of a claim. A missing part is "".
 func Stored(annotations map[string]string) Stamp {
 	return Stamp{
 		Hash:    annotations[v1.NodePoolHashAnnotationKey],
@@ -32,8 +32,8 @@ func Stored(annotations map[string]string) Stamp {
 	}
 }
 
-// Static reports whether two stamps are known to differ. Stamps that are incomplete or of different versions cannot be compared,
-// and what cannot be compared has not drifted.
+// Static reports whether the stamps of a pool and of its claim show that the claim has drifted. Stamps that are incomplete or of different
+// versions cannot be compared and show no drift.
 func Static(owner, claim Stamp) bool {
 	if owner.Hash == "" || owner.Version == "" || claim.Hash == "" || owner.Version != claim.Version {
 		return false
@@ -41,7 +41,7 @@ func Static(owner, claim Stamp) bool {
 	return owner.Hash != claim.Hash
 }
 
-// Satisfied reports whether labels satisfy every requirement. MinValues are about launching and do not count here.
+// Satisfied reports whether labels satisfy every requirement. It ignores minValues, which are about launches.
 func Satisfied(requirements []v1.NodeSelectorRequirementWithMinValues, labels map[string]string, known *label.Vocabulary) bool {
 	for i := range requirements {
 		r := &requirements[i]
@@ -56,10 +56,9 @@ func Satisfied(requirements []v1.NodeSelectorRequirementWithMinValues, labels ma
 	return true
 }
 
-// InstanceTypeGone reports whether nothing like the claim's machine can be had any more: its label names no type, or a type that
-// the catalogue does not know, or no offering of the type agrees with the claim's labels. Whether an offering is available
-// just now does not matter. The machine of a reserved claim may run on after its reservation as an on-demand one, so both
-// kinds of offering count for it, whatever the reservation.
+// InstanceTypeGone reports whether a machine like the claim's is no longer sold: its label names no type that the catalogue has, or no
+// offering of the type agrees with the claim's labels. Offerings without capacity at the moment count as well. A machine may outlive its
+// reservation as an on-demand one, so a reserved claim agrees with on-demand offerings, and with any reservation.
 func InstanceTypeGone(claim *v1.NodeClaim, catalog *cloud.Catalog, known *label.Vocabulary) bool {
 	name := claim.Labels[corev1.LabelInstanceTypeStable]
 	i := slices.IndexFunc(catalog.Types, func(t *cloud.InstanceType) bool { return t.Name == name })

@@ -15,15 +15,16 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// PoolHashVersion stands for one set of mirror structs and one way to hash them: a developer who changes either
-// gives it a new text, and the hash controllers then rewrite what is stored instead of drifting the fleet.
+// PoolHashVersion is the version of the mirror structs and of the way to hash them. If you change either, give it a new text: then the hash
+// controllers rewrite the stored hashes, and no claim drifts.
 const PoolHashVersion = "go1"
 
 // A Stamp is a hash and its version, as annotations hold them.
 type Stamp struct{ Hash, Version string }
 
-// The mirror structs are what is hashed. They never change under one version. Absent means omitted; a set has one order.
+// The mirror structs are what is hashed. They never change under one version. An absent value is omitted; sets are sorted.
 
+// A poolMirror has the parts of a NodePool that are hashed.
 type poolMirror struct {
 	Labels                 map[string]string `json:"labels,omitempty"`
 	Annotations            map[string]string `json:"annotations,omitempty"`
@@ -47,9 +48,9 @@ type classRefMirror struct {
 	Name  string `json:"name,omitempty"`
 }
 
-// PoolStamp hashes what of a pool's template makes nodes what they are: labels, annotations, taints, node class,
-// the times that claims take over, and the kubelet that v1beta1 kept with the pool. Requirements are judged by
-// Requirements, and the rest of a pool says nothing about its nodes.
+// PoolStamp returns the stamp of a pool. It covers what the template sets on nodes: labels, annotations, taints, node class, the times that
+// claims copy, and the kubelet settings that v1beta1 had in the pool. Satisfied judges requirements; the rest of a pool does not affect
+// nodes.
 func PoolStamp(pool *v1.NodePool) Stamp {
 	template := &pool.Spec.Template
 	mirror := poolMirror{
@@ -77,7 +78,7 @@ func taintMirrors(taints []corev1.Taint) []taintMirror {
 	return set(out)
 }
 
-// set puts taints into one order and takes out repetitions: their order in a list means nothing.
+// set sorts taints and removes repetitions, because their order in a list has no meaning.
 func set(taints []taintMirror) []taintMirror {
 	slices.SortFunc(taints, func(a, b taintMirror) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect), cmp.Compare(a.Value, b.Value))
@@ -85,14 +86,13 @@ func set(taints []taintMirror) []taintMirror {
 	return slices.Compact(taints)
 }
 
-// Digest is the first 64 bits of the SHA-256 of a mirror's JSON, in decimal. A program that stamps hashes of its own, as providers do with
-// their node classes, hashes it with this.
+// Digest returns the first 64 bits of the SHA-256 of a mirror's JSON, in decimal. Providers use it for the hashes of their node classes.
 func Digest(mirror any) string {
 	sum := sha256.Sum256(Canonical(mirror))
 	return strconv.FormatUint(binary.BigEndian.Uint64(sum[:8]), 10)
 }
 
-// Canonical writes a mirror as JSON. Mirrors hold nothing that JSON cannot say, so there is no error to report.
+// Canonical returns a mirror as JSON. It panics on an error, which mirrors cannot cause.
 func Canonical(mirror any) []byte {
 	text, err := json.Marshal(mirror)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package evict says which pods of a leaving node go next, and how: by eviction, which PodDisruptionBudgets may refuse, or by
+// Package evict decides which pods of a draining node are removed next, and how: by eviction, which PodDisruptionBudgets may refuse, or by
 // deletion, when the node's deadline leaves no more time.
 //
-// Pods leave in waves: ordinary ones before critical ones, and in each of the two the pods of DaemonSets last, because
-// others may need them to the end. A wave starts when the one before is gone, not when it has been told to go.
+// Pods leave in waves: ordinary pods, then critical ones, and in each of the two groups the pods of DaemonSets last, because other pods may
+// need them to the end. A wave starts when all pods of the one before are gone.
 package evict
 
 import (
@@ -17,7 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// A Deletion is a pod that must end by force.
+// A Deletion is a pod that has to be deleted without an eviction.
 type Deletion struct {
 	Pod   *cluster.Pod
 	Grace time.Duration // whole seconds, at least one
@@ -27,14 +27,14 @@ type Deletion struct {
 type Plan struct {
 	Evict  []*cluster.Pod
 	Delete []Deletion
-	// Waiting are all pods that keep the node from being drained, with those above.
+	// Waiting has all pods that keep the node from being drained, also those in Evict and Delete.
 	Waiting []*cluster.Pod
-	// Until is when the plan changes by itself, because a pod reaches the time by which it must be told to end, a
-	// protection ends, or a pod has been terminating for too long. Zero for never.
+	// Until is when the plan changes by itself: a pod has to be deleted to end by the deadline, a protection ends, or a pod has been
+	// terminating for too long. Zero means never.
 	Until time.Time
 }
 
-// Next says what to do with the pods of a node. deadline is the time by which the node must be gone, zero if there is none.
+// Next returns what to do with the pods of a node. deadline is the time by which the node must be gone, zero if there is none.
 func Next(pods []*cluster.Pod, deadline, now time.Time) Plan {
 	var plan Plan
 	var waves [4][]*cluster.Pod
@@ -65,14 +65,14 @@ func Next(pods []*cluster.Pod, deadline, now time.Time) Plan {
 	return plan
 }
 
-// overdue pods would outlive the deadline if they were given the time they ask for.
+// overdue reports whether a pod has to be deleted now, because it would outlive the deadline with its own grace period.
 func overdue(p *cluster.Pod, deadline, now time.Time) bool {
 	if deadline.IsZero() {
 		return false
 	}
 	if movable.Terminating(p) {
 		last := deadline
-		if soonest := now.Add(time.Second); soonest.After(last) { // it has been told to end at once already
+		if soonest := now.Add(time.Second); soonest.After(last) { // a deletion could not end it sooner
 			last = soonest
 		}
 		return p.Deleted.After(last)
@@ -80,10 +80,12 @@ func overdue(p *cluster.Pod, deadline, now time.Time) bool {
 	return now.After(deadline.Add(-p.Grace))
 }
 
+// grace returns the grace period with which a pod ends by the deadline: whole seconds, at least one.
 func grace(deadline, now time.Time) time.Duration {
 	return max(time.Second, deadline.Sub(now).Truncate(time.Second))
 }
 
+// wake sets plan.Until to the next time at which the answer about a pod may change, if that is sooner.
 func (plan *Plan) wake(p *cluster.Pod, deadline, now time.Time) {
 	at := []time.Time{movable.Protected(p, now).Until}
 	if movable.Terminating(p) {
@@ -98,6 +100,7 @@ func (plan *Plan) wake(p *cluster.Pod, deadline, now time.Time) {
 	}
 }
 
+// wave returns the number of the wave in which a pod leaves: 0 and 1 for ordinary pods, 2 and 3 for critical ones; DaemonSets are 1 and 3.
 func wave(p *cluster.Pod) int {
 	w := 0
 	if critical(p) {
@@ -109,6 +112,7 @@ func wave(p *cluster.Pod) int {
 	return w
 }
 
+// critical reports whether a pod has one of Kubernetes' two critical priority classes.
 func critical(p *cluster.Pod) bool {
 	switch p.Class.Spec.PriorityClassName {
 	case "system-cluster-critical", "system-node-critical":
@@ -117,8 +121,8 @@ func critical(p *cluster.Pod) bool {
 	return false
 }
 
-// Attached returns the volumes that are still attached to a drained node and must leave it before its machine does.
-// Volumes of pods that are not waited for stay as long as those pods do.
+// Attached returns the names of the volumes that are still attached to a drained node and must be detached before its machine is deleted.
+// It leaves out the volumes of pods for which a drain does not wait, because these stay attached until the machine stops.
 func Attached(snap *cluster.Snapshot, row *cluster.Node, now time.Time) []string {
 	staying := map[types.NamespacedName]bool{}
 	for _, p := range row.Pods {
@@ -137,13 +141,14 @@ func Attached(snap *cluster.Snapshot, row *cluster.Node, now time.Time) []string
 	return out
 }
 
+// addVolumes adds the volume claims of a pod.
 func addVolumes(to map[types.NamespacedName]bool, p *cluster.Pod) {
 	for _, name := range p.VolumeClaims() {
 		to[types.NamespacedName{Namespace: p.Namespace, Name: name}] = true
 	}
 }
 
-// claimOf names the PersistentVolumeClaim that holds a volume; the empty name if none does.
+// claimOf returns the name of the PersistentVolumeClaim that is bound to a volume; the empty name if there is none.
 func claimOf(pv *corev1.PersistentVolume) types.NamespacedName {
 	if pv == nil || pv.Spec.ClaimRef == nil {
 		return types.NamespacedName{}
@@ -151,9 +156,9 @@ func claimOf(pv *corev1.PersistentVolume) types.NamespacedName {
 	return types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}
 }
 
-// HeldUntil returns the time until which pods may stay because their new places are not ready yet, zero if they must go now. It
-// is for machines that the cloud takes back at a time known beforehand: their claim says how long pods may stay, and they
-// go as soon as every machine that they are planned for is initialised.
+// HeldUntil returns the time until which pods may stay because their new places are not ready yet, zero if they have to go now. It
+// is for machines that the cloud takes back at a known time: an annotation of the claim says how long pods may stay. They go sooner once
+// every machine for which they are planned is initialised.
 func HeldUntil(snap *cluster.Snapshot, row *cluster.Node, now time.Time) time.Time {
 	if row.Claim == nil {
 		return time.Time{}
@@ -170,8 +175,8 @@ func HeldUntil(snap *cluster.Snapshot, row *cluster.Node, now time.Time) time.Ti
 	return time.Time{}
 }
 
-// Taken reports whether the cloud is about to take the machine of a claim back, and pods have stayed for as long as they may: it goes
-// whatever we do.
+// Taken reports whether the cloud is about to take the machine of a claim back and the time for which pods may stay is over. Nothing can
+// stop that machine's end.
 func Taken(claim *v1.NodeClaim, now time.Time) bool {
 	if claim == nil {
 		return false
@@ -180,7 +185,7 @@ func Taken(claim *v1.NodeClaim, now time.Time) bool {
 	return err == nil && !now.Before(until)
 }
 
-// placed pods are planned for a machine that can take them now.
+// placed reports whether a pod is planned for a machine that is initialised.
 func placed(snap *cluster.Snapshot, p *cluster.Pod) bool {
 	plan, ok := snap.Planned(p.PodKey)
 	if !ok {

@@ -1,9 +1,13 @@
-// Package forecast learns at what times of the day pods come, and says how many are expected.
+// Package forecast learns at what times of the day pods come, and expects as many at these times later.
 //
-// Levels finds out which pods are arrivals: a workload has more pods than at any time in the last quarter of an hour. A pod that takes the
-// place of another one is none, whether it was evicted, restarted or rolled out. A History counts the arrivals of one NodePool or
-// CapacityBuffer by class and by five minutes of the day, for four weeks. What is expected is a quantile of what came in the same five
-// minutes of earlier days, of which older ones count less.
+//	levels.go   [Levels] finds arrivals: pods by which a workload has more pods than at any time in the last quarter of an hour. A pod
+//	            that replaces another one (after an eviction, a restart or a rollout) is no arrival
+//	history.go  [History] counts the arrivals of one NodePool or CapacityBuffer, by class and slot, for four weeks. A slot is five
+//	            minutes of a day. A class is the pods of one workload, with its newest template
+//	expect.go   [History.Expect]: a quantile of what came in the same slot of earlier days that are alike. Older days count less. A model
+//	            says which days are alike: all, weekdays or weekends, or the same day of the week
+//	balance.go  [Balance] compares what unused room cost with what it saved, and switches learning off if it does not pay
+//	report.go   what users see of all this
 //
-// A History is bounded: so many days, so many classes, so many bytes. Times are arguments; they are read in the time zone that they carry.
+// The size of a History is bounded: days, classes, slots and bytes. Times are arguments; they are read in their own time zone.
 package forecast

@@ -8,28 +8,31 @@ import (
 )
 
 const (
-	// fewest is how many earlier days of a kind there must be before anything is expected, fewestSame how many of the same day of the week.
+	// fewest is the least number of earlier days that are alike from which pods are expected; for the model sameDay it is fewestSame.
 	fewest     = 3
 	fewestSame = 2
-	// triedDays is on how many days the models are compared, and better which part of the loss of a guess without times a model may have.
+	// triedDays is the number of days on which models are compared. A model must have at most the part better of the loss of model none.
 	triedDays = 7
 	better    = 0.8
 )
 
-// A model says which earlier days are like a day.
+// A model says which earlier days are alike, so that arrivals of one are expected on another.
 type model int
 
 const (
-	none     model = iota // times of the day say nothing about the class
-	everyDay              // all are
-	kindOfDay
-	sameDay // of the week
+	none      model = iota // no days: the time of day says nothing about the arrivals of the class
+	everyDay               // all days
+	kindOfDay              // weekdays, and weekends
+	sameDay                // the same day of the week
 )
 
-func weekday(date int) int { return (date + 4) % 7 } // 1970-01-01 was a Thursday, and Sunday is 0
+// weekday returns the day of the week of a date. Sunday is 0; 1970-01-01 was a Thursday.
+func weekday(date int) int { return (date + 4) % 7 }
 
+// weekend reports whether a date is a Saturday or a Sunday.
 func weekend(date int) bool { return weekday(date)%6 == 0 }
 
+// alike reports whether two dates are alike by the model.
 func (m model) alike(a, b int) bool {
 	switch m {
 	case everyDay:
@@ -55,11 +58,11 @@ func (m model) days(date int) string {
 	return "all"
 }
 
-// A Basis is what an expectation rests on: the earlier days that are like the day, and on how many of them pods came.
+// A Basis says from which earlier days pods are expected.
 type Basis struct {
-	Came int    `json:"came"`
-	Of   int    `json:"of"`
-	Days string `json:"days"` // all, weekday, weekend, or the day of the week
+	Came int    `json:"came"` // days on which pods came
+	Of   int    `json:"of"`   // days that are alike
+	Days string `json:"days"` // which ones: all, weekday, weekend, or the day of the week
 }
 
 // An Expected is how many pods of a class are expected in a slot.
@@ -69,25 +72,25 @@ type Expected struct {
 	At    time.Time // when the first pod comes
 	Pods  int
 	Came  int // so far
-	Left  int // of those that are expected and may still come, without those that came a slot early
+	Left  int // expected pods that may still come: without those that came, in this slot or a slot early
 	Basis Basis
 }
 
-// Expect returns what is expected of each class in the slots from that of a time on, until another time. Left is what did not come until
-// from.
+// Expect returns what is expected of each class in each slot from the slot of from until another time, by slot. It leaves out slots without
+// expected pods and arrivals. from is the present when Left is used: Left is 0 for slots whose pods should have come by then.
 func (h *History) Expect(from, until time.Time, quantile float64) (out []Expected) {
 	first := from.Truncate(Slot)
 	for _, c := range h.Classes {
-		left := 0 // of the slot before
+		left := 0 // Left of the slot before
 		date, slot := dateOf(first.Add(-Slot))
-		before := c.Came[date].at(slot) // that came then
+		before := c.Came[date].at(slot) // pods that came in the slot before
 		for at := first; !at.After(until); at = at.Add(Slot) {
 			date, slot := dateOf(at)
 			if c.judged < date {
 				c.model, c.judged = h.choose(c, date, quantile), date
 			}
 			if slot == 0 {
-				before, left = 0, 0 // a day is looked at for itself
+				before, left = 0, 0 // pods of the day before do not count
 			}
 			e := Expected{Class: c, Slot: at, At: at, Came: c.Came[date].at(slot)}
 			past := h.past(c, c.model, date, slot, 1)
@@ -95,7 +98,7 @@ func (h *History) Expect(from, until time.Time, quantile float64) (out []Expecte
 			if e.Pods > 0 {
 				// Pods that come a little before or after the border of two slots are not expected twice.
 				both := h.past(c, c.model, date, slot, 2).quantilePods(quantile)
-				came := past.that()
+				came := past.withPods()
 				e.At = at.Add(time.Duration(came.quantile(1-quantile, func(s sample) int { return s.first })) * time.Minute)
 				end := at.Add(time.Duration(came.quantile(quantile, func(s sample) int { return s.last })+1) * time.Minute)
 				if e.Left = max(0, min(e.Pods-e.Came, both-before-left-e.Came)); !from.Before(end) {
@@ -113,7 +116,7 @@ func (h *History) Expect(from, until time.Time, quantile float64) (out []Expecte
 	return out
 }
 
-// A sample is how many pods came on an earlier day, and how much that counts.
+// A sample is how many pods came on an earlier day, and the weight of that day.
 type sample struct {
 	pods, first, last int // the minutes in which the first and the last came
 	weight            float64
@@ -121,8 +124,8 @@ type sample struct {
 
 type samples []sample
 
-// past returns what came on earlier days that are like a date, in a slot or, with a width of two, also in the slot before; nothing if there
-// were too few days.
+// past returns what came in a slot on earlier days that are like a date; with a width of 2 the pods of the slot before are added. It
+// returns nil if there were too few such days.
 func (h *History) past(c *Class, m model, date, slot, width int) (out samples) {
 	for _, d := range h.Days {
 		if d.Date >= date || !m.alike(d.Date, date) || !d.seen(slot) {
@@ -141,8 +144,8 @@ func (h *History) past(c *Class, m model, date, slot, width int) (out samples) {
 	return out
 }
 
-// that are the days on which any pods came.
-func (s samples) that() (out samples) {
+// withPods returns the days on which pods came.
+func (s samples) withPods() (out samples) {
 	for _, x := range s {
 		if x.pods > 0 {
 			out = append(out, x)
@@ -151,7 +154,7 @@ func (s samples) that() (out samples) {
 	return out
 }
 
-// quantile is the value that is not exceeded on such a part of the days.
+// quantile returns the lowest value that is not exceeded on the part q of the days, by weight. of returns the value of a day.
 func (s samples) quantile(q float64, of func(sample) int) int {
 	all := slices.Clone(s)
 	slices.SortFunc(all, func(a, b sample) int { return cmp.Compare(of(a), of(b)) })
@@ -167,13 +170,13 @@ func (s samples) quantile(q float64, of func(sample) int) int {
 	return 0
 }
 
-// quantilePods is the quantile of the number of pods.
+// quantilePods returns the quantile of the number of pods.
 func (s samples) quantilePods(q float64) int {
 	return s.quantile(q, func(x sample) int { return x.pods })
 }
 
-// choose returns the model that would have erred least on the last days, none if no model was clearly better than the same number of pods
-// at all times: pods that come by chance are not expected at the times at which they came by chance.
+// choose returns the model that would have had the least loss on the last days. It returns none if no model was clearly better than
+// expecting the same number of pods in all slots: then pods come by chance, and the times at which they came say nothing.
 func (h *History) choose(c *Class, date int, q float64) model {
 	var days []*Day
 	for _, d := range h.Days {
@@ -183,7 +186,7 @@ func (h *History) choose(c *Class, date int, q float64) model {
 	}
 	flat := flatQuantile(c, days, q)
 	days = days[min(len(days), max(fewest, len(days)-triedDays)):]
-	busy := map[int]bool{} // in all others every model is right
+	busy := map[int]bool{} // slots in which pods came on some day; in the others every model expects 0, which is right
 	for _, came := range c.Came {
 		for _, n := range came {
 			busy[int(n.slot)] = true
@@ -211,7 +214,7 @@ func (h *History) choose(c *Class, date int, q float64) model {
 	return best
 }
 
-// flatQuantile is the quantile of all slots of some days.
+// flatQuantile returns the quantile of the pods of all slots of some days.
 func flatQuantile(c *Class, days []*Day, q float64) int {
 	var all samples
 	for _, d := range days {
@@ -224,7 +227,7 @@ func flatQuantile(c *Class, days []*Day, q float64) int {
 	return all.quantilePods(q)
 }
 
-// loss is what an expectation costs that is wrong: the quantile has the least loss on average.
+// loss returns the loss of an expectation (the pinball loss): on average, the quantile q has the least.
 func loss(expected, came int, q float64) float64 {
 	if came > expected {
 		return q * float64(came-expected)

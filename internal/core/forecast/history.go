@@ -15,22 +15,21 @@ import (
 const (
 	// Slot is the length of time by which arrivals are counted.
 	Slot = 5 * time.Minute
-	// slots is how many of them a day has.
+	// slots is the number of slots of a day.
 	slots = int(24 * time.Hour / Slot)
-	// mostDays is how many days are kept: four weeks, and today.
+	// mostDays is the most days of a History: four weeks, and today.
 	mostDays = 29
-	// mostClasses is how many classes of pods one History keeps: those with the most pods.
+	// mostClasses is the most classes of a History. It keeps those with the most pods.
 	mostClasses = 32
-	// mostSlots is how many slots of a day are kept of one class: those with the most pods.
+	// mostSlots is the most slots of one class on a day. It keeps those with the most pods.
 	mostSlots = 96
-	// mostTemplate is how many bytes the template of a class may have as JSON. Larger ones are not learned.
+	// mostTemplate is the most bytes of the template of a class as JSON. Larger ones are not learned.
 	mostTemplate = 4 << 10
 	// halfLife is the number of days after which a day counts half.
 	halfLife = 10.0
 )
 
-// A History is the pods that came to one NodePool or CapacityBuffer, by day and time of day. It has only days on which the controller
-// looked.
+// A History has the arrivals of one NodePool or CapacityBuffer, by class, day and slot. It has only days on which the controller looked.
 type History struct {
 	Days    []*Day   `json:"days,omitempty"` // the oldest first
 	Classes []*Class `json:"classes,omitempty"`
@@ -38,42 +37,44 @@ type History struct {
 	Score   Score    `json:"score"`
 }
 
-// A Day has the times at which the controller looked, a bit for each slot.
+// A Day has the slots in which the controller looked.
 type Day struct {
 	Date int    `json:"date"` // days since 1970-01-01
-	Seen []byte `json:"seen"`
+	Seen []byte `json:"seen"` // a bit for each slot
 }
 
-// A Class is pods of one template.
+// A Class is the arrivals of one workload.
 type Class struct {
 	Workload Workload                `json:"workload"`
-	Template *corev1.PodTemplateSpec `json:"template"` // as far as it decides where they can run
+	Template *corev1.PodTemplateSpec `json:"template"` // the newest, as far as it decides where such pods can run
 	Came     map[int]counts          `json:"came"`     // by date
 
-	model  model // by which it is expected
+	model  model // the model of expectations for the date judged
 	judged int   // the date for which the model was chosen
 }
 
-// counts are how many pods came in each slot of a day in which any came, by slot.
+// A counts has the slots of a day in which pods came, in order.
 type counts []count
 
-// A count has the minutes of the slot, from 0 to 4, in which the first and the last pod came.
+// A count is how many pods came in a slot, and the minutes of the slot, from 0 to 4, in which the first and the last one came.
 type count struct {
 	slot, pods  uint16
 	first, last uint8
 }
 
-// dateOf returns the day and the slot of a time in its time zone.
+// dateOf returns the date (days since 1970-01-01) and the slot of a time, in its time zone.
 func dateOf(at time.Time) (date, slot int) {
 	y, m, d := at.Date()
 	return int(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / 86400), (at.Hour()*60 + at.Minute()) / int(Slot.Minutes())
 }
 
+// seen reports whether the controller looked in a slot of the day.
 func (d *Day) seen(slot int) bool { return d.Seen[slot/8]&(1<<(slot%8)) != 0 }
 
 // at returns how many pods came in a slot.
 func (c counts) at(slot int) int { return int(c.of(slot).pods) }
 
+// of returns the count of a slot, the zero count if no pods came.
 func (c counts) of(slot int) count {
 	if i, ok := c.find(slot); ok {
 		return c[i]
@@ -81,11 +82,13 @@ func (c counts) of(slot int) count {
 	return count{}
 }
 
+// find returns the index of a slot, or where it would be, and whether it is there.
 func (c counts) find(slot int) (int, bool) {
 	return slices.BinarySearchFunc(c, slot, func(a count, slot int) int { return int(a.slot) - slot })
 }
 
-// See notes that the controller looks now. It reports whether this begins a new day; then it also forgets days that are too old.
+// See notes that the controller looks now. It reports whether this begins a new day. At a new day it forgets days that are too old, and
+// lets the score fade.
 func (h *History) See(now time.Time) (newDay bool) {
 	date, slot := dateOf(now)
 	if len(h.Days) == 0 || h.Days[len(h.Days)-1].Date < date {
@@ -100,7 +103,7 @@ func (h *History) See(now time.Time) (newDay bool) {
 	return newDay
 }
 
-// forget drops what came before the oldest day, and classes of which nothing is left.
+// forget drops arrivals before the oldest day, and classes without arrivals.
 func (h *History) forget() {
 	oldest := h.Days[0].Date
 	for _, c := range h.Classes {
@@ -113,7 +116,8 @@ func (h *History) forget() {
 	h.Classes = slices.DeleteFunc(h.Classes, func(c *Class) bool { return len(c.Came) == 0 })
 }
 
-// Add counts pods of a workload that came now. The newest template of the workload replaces earlier ones.
+// Add counts pods of a workload that came at a time. The template replaces earlier ones of the workload. Nothing is counted if the template
+// is too large, or the history is full of classes with more pods.
 func (h *History) Add(at time.Time, w Workload, template *corev1.PodTemplateSpec, pods int) {
 	date, slot := dateOf(at)
 	if text, err := json.Marshal(template); err != nil || len(text) > mostTemplate {
@@ -129,6 +133,7 @@ func (h *History) Add(at time.Time, w Workload, template *corev1.PodTemplateSpec
 	c.add(date, slot, uint8(at.Minute()%int(Slot.Minutes())), pods)
 }
 
+// class returns the class of a workload, nil if there is none.
 func (h *History) class(w Workload) *Class {
 	for _, c := range h.Classes {
 		if c.Workload == w {
@@ -169,9 +174,10 @@ func (c *Class) weight(date int) (sum float64) {
 	return sum
 }
 
-// decayed returns the weight of the day so many days ago: half after each halfLife.
+// decayed returns the weight of the day that was days ago: it is halved after each halfLife.
 func decayed(days int) float64 { return math.Exp2(-float64(days) / halfLife) }
 
+// add counts pods in a slot. If the day has more than mostSlots slots then, it drops the slot with the fewest pods.
 func (c *Class) add(date, slot int, minute uint8, pods int) {
 	list := c.Came[date]
 	i, ok := list.find(slot)
@@ -192,8 +198,8 @@ func (c *Class) add(date, slot int, minute uint8, pods int) {
 	c.Came[date] = list
 }
 
-// MarshalJSON writes two numbers for each slot, as base64 of binary uvarints: gap<<6 | first<<3 | last, where gap is how many slots
-// later it is than the one before, and the pods.
+// MarshalJSON writes two numbers for each slot, as base64 of binary uvarints: gap<<6 | first<<3 | last, where gap is the number of slots
+// since the slot before, and the pods.
 func (c counts) MarshalJSON() ([]byte, error) {
 	var out []byte
 	last := uint16(0)

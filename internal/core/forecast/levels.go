@@ -17,13 +17,13 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
-// memory is for how long it is remembered how many pods a workload had. Pods that come back within it are no arrivals.
+// memory is the time for which the number of pods of a workload is remembered. Pods that come back within it are no arrivals.
 const memory = 15 * time.Minute
 
-// A Workload is what pods are counted by: a Deployment or another owner that stays, or pods that ask for the same.
+// A Workload is what pods are counted by: a Deployment or another owner that stays, or else all pods of a namespace with the same template.
 type Workload struct {
 	Namespace string `json:"namespace"`
-	Kind      string `json:"kind"` // "" for pods that ask for the same
+	Kind      string `json:"kind"` // "" for pods with the same template
 	Name      string `json:"name"`
 }
 
@@ -37,26 +37,28 @@ type Arrival struct {
 	Pool     string
 }
 
-// Levels remembers how many pods each workload had, and which pods came that have no place yet.
+// A Levels remembers how many pods each workload had, and which arrivals have no place yet.
 type Levels struct {
-	last    *cluster.Snapshot // that was looked at
-	swept   int64             // the part of time in which workloads were last forgotten
+	last    *cluster.Snapshot // of the last look
+	swept   int64             // the part of time of the last sweep
 	of      map[Workload]*level
-	names   map[*podclass.Class]string
-	waiting map[types.UID]Arrival
+	names   map[*podclass.Class]string // cache: names of workloads without an owner
+	waiting map[types.UID]Arrival      // arrivals without a place
 }
 
-// level is how many pods a workload has, by the UID of their owner, and how many it had at most in the last parts of the memory.
+// A level is how many pods a workload has, and the most that it had in each of the last parts of time.
 type level struct {
 	pods   int
-	owners map[types.UID]int
-	peaks  [4]int // the newest first
-	part   int64  // the time of that
+	owners map[types.UID]int // pods by the UID of their owner
+	peaks  [4]int            // the newest part first
+	part   int64             // the number of the newest part: its time divided by part
 }
 
-const part = memory / 3 // the fourth is under way
+// part is the length of a part of time. Three full ones make the memory; the newest of the four peaks is still growing.
+const part = memory / 3
 
-// Look returns the pods that came since the last look and have a place. The first look returns none: what was before is not known.
+// Look returns the arrivals that have a place, of those since the last look and of earlier ones that had none. The first look returns none,
+// because it does not know what was before.
 func (l *Levels) Look(snap *cluster.Snapshot, now time.Time) (out []Arrival) {
 	if l.last == nil {
 		l.of, l.waiting, l.names = map[Workload]*level{}, map[types.UID]Arrival{}, map[*podclass.Class]string{}
@@ -97,7 +99,7 @@ func (l *Levels) Look(snap *cluster.Snapshot, now time.Time) (out []Arrival) {
 		at, pods := l.of[w], fresh[w]
 		at.peaks[0] = max(at.peaks[0], at.pods)
 		if l.last == nil || at.pods <= most || w.Kind == "Deployment" && len(at.owners) > 1 {
-			continue // new pods of a Deployment with several ReplicaSets take the place of old ones
+			continue // pods of a Deployment with several ReplicaSets (a rollout) replace old ones
 		}
 		slices.SortFunc(pods, func(a, b *cluster.Pod) int { return cmp.Or(b.Created.Compare(a.Created), a.Compare(b.PodKey)) })
 		for _, p := range pods[:min(len(pods), at.pods-most)] {
@@ -111,11 +113,13 @@ func (l *Levels) Look(snap *cluster.Snapshot, now time.Time) (out []Arrival) {
 	return l.placed(snap, now)
 }
 
-// counted reports whether a pod is one of those that workloads have.
+// counted reports whether a pod counts for its workload: not pods of DaemonSets, static pods, and pods that have ended or are being
+// deleted.
 func counted(p *cluster.Pod) bool {
 	return p != nil && !p.DaemonSet && !p.Mirror && !p.Terminal() && p.Deleted.IsZero()
 }
 
+// ownerOf returns the UID of a pod's owner, "" if it has none.
 func ownerOf(p *cluster.Pod) types.UID {
 	if p.Owner == nil {
 		return ""
@@ -123,7 +127,7 @@ func ownerOf(p *cluster.Pod) types.UID {
 	return p.Owner.UID
 }
 
-// placed returns the pods that have a place by now, and forgets those that got none for long.
+// placed returns the waiting arrivals that have a place now, and forgets arrivals that are gone or got none within memory.
 func (l *Levels) placed(snap *cluster.Snapshot, now time.Time) (out []Arrival) {
 	for uid, a := range l.waiting {
 		p := snap.Pod(a.Pod.PodKey)
@@ -138,7 +142,7 @@ func (l *Levels) placed(snap *cluster.Snapshot, now time.Time) (out []Arrival) {
 	return out
 }
 
-// Waiting counts the pods of a workload that came and have no place yet.
+// Waiting returns how many arrivals of a workload have no place yet.
 func (l *Levels) Waiting(w Workload) (n int) {
 	for _, a := range l.waiting {
 		if a.Workload == w {
@@ -148,7 +152,8 @@ func (l *Levels) Waiting(w Workload) (n int) {
 	return n
 }
 
-// most is how many pods there were at most within the memory. In the time since the last change there were as many as there are.
+// most returns the most pods that the workload had within the memory. It begins new parts up to now, with the present number of pods,
+// because that did not change since the last look.
 func (l *level) most(now time.Time) int {
 	at := now.UnixNano() / int64(part)
 	for l.part = max(l.part, at-int64(len(l.peaks))); l.part < at; l.part++ {
@@ -158,7 +163,7 @@ func (l *level) most(now time.Time) int {
 	return slices.Max(l.peaks[:])
 }
 
-// sweep forgets workloads that have had no pods for long, and classes of pods that may be gone.
+// sweep forgets, once in each part of time, the workloads that have had no pods within the memory, and the cached names.
 func (l *Levels) sweep(now time.Time) {
 	if at := now.UnixNano() / int64(part); at > l.swept {
 		l.swept = at
@@ -171,12 +176,13 @@ func (l *Levels) sweep(now time.Time) {
 	}
 }
 
-// ofCronJob reports whether the pods of a Job are announced: it is a run of a CronJob that is known.
+// ofCronJob reports whether the pod's Job is a run of a CronJob in the snapshot. Such pods are announced (package foresight), not learned.
 func ofCronJob(snap *cluster.Snapshot, p *cluster.Pod) bool {
 	i := strings.LastIndex(p.Owner.Name, "-")
 	return i > 0 && cluster.CronJobs.Get(snap, p.Namespace, p.Owner.Name[:i]) != nil
 }
 
+// poolOf returns the NodePool of the node on which a pod runs or has a place, "" if there is none.
 func poolOf(snap *cluster.Snapshot, p *cluster.Pod) string {
 	n := snap.Node(p.NodeName)
 	if p.NodeName == "" {
@@ -188,7 +194,7 @@ func poolOf(snap *cluster.Snapshot, p *cluster.Pod) string {
 	return n.Pool()
 }
 
-// workload returns what a pod is counted by.
+// workload returns the workload of a pod. A pod without an owner that stays is named after a hash of its template.
 func (l *Levels) workload(p *cluster.Pod) Workload {
 	if o := p.Owner; o != nil {
 		switch o.Kind {
@@ -205,7 +211,7 @@ func (l *Levels) workload(p *cluster.Pod) Workload {
 	}
 	name, ok := l.names[p.Class]
 	if !ok {
-		text, _ := json.Marshal(templateOf(p).Spec) // what came from the API server can be written
+		text, _ := json.Marshal(templateOf(p).Spec) // never fails: it came from the API server
 		sum := sha256.Sum256(text)
 		name = "pods-" + hex.EncodeToString(sum[:4])
 		l.names[p.Class] = name
@@ -213,12 +219,13 @@ func (l *Levels) workload(p *cluster.Pod) Workload {
 	return Workload{Namespace: p.Namespace, Name: name}
 }
 
-// TemplateOf returns the template of a pod, as far as it decides where such pods can run.
+// TemplateOf returns the template of the arrival's pod, as far as it decides where such pods can run.
 func (a *Arrival) TemplateOf() *corev1.PodTemplateSpec { return templateOf(a.Pod) }
 
+// templateOf returns the template of a pod, with its scheduling input and labels only.
 func templateOf(p *cluster.Pod) *corev1.PodTemplateSpec {
 	spec := *p.Class.Spec
-	spec.Volumes = nil // a pod to come has volumes of its own
+	spec.Volumes = nil // another pod has other volumes
 	t := &corev1.PodTemplateSpec{Spec: spec}
 	t.Labels = p.Labels.Map
 	return t

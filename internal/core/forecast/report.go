@@ -23,40 +23,41 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// Kind stands before the names of room that is learned, where room that is announced has the kind of the object.
+// Kind is the kind in names of room that was learned. Announced room has the kind of the object that announces it instead.
 const Kind = "Forecast"
 
-// A Room is pods for which room is to be kept.
+// A Room is some expected pods for which room is to be kept.
 type Room struct {
 	Object   Object // that expects them
 	Workload Workload
-	Slot, At time.Time // when they come
+	Slot, At time.Time // the beginning of their slot, and when in it the first one comes
 	Pods     int
 	Template *corev1.PodTemplateSpec
 	Basis    Basis
 }
 
-// Name tells the rooms of a namespace apart. A slot has the same name in each hour, so that there are few.
+// Name returns a name that is unique among the rooms of a namespace at one time. It has the minute of the slot, not the hour, so that there
+// are few names.
 func (r *Room) Name() string { return r.Workload.Name + r.Slot.Format(" :04") }
 
 // A Report is what one NodePool or CapacityBuffer expects, and how wrong it was.
 type Report struct {
 	Object Object    `json:"object"`
-	Days   int       `json:"days"`  // that are remembered
-	Bytes  int       `json:"bytes"` // of all histories, as they are kept
+	Days   int       `json:"days"`  // in the history
+	Bytes  int       `json:"bytes"` // of all histories, as they are stored
 	Off    time.Time `json:"offUntil,omitzero"`
 	Today  Spending  `json:"todayDollars"`
 	Spent  bool      `json:"spent"` // room has cost today what it may cost in a day: nothing is kept until midnight
 	Score  Score     `json:"lastDays"`
-	Unused float64   `json:"unusedDollars"` // room of the last days that was kept and not used
-	Saved  float64   `json:"savedDollars"`  // room for the time that pods did not wait
+	Unused float64   `json:"unusedDollars"` // as in Balance
+	Saved  float64   `json:"savedDollars"`  // as in Balance
 	Hours  []Hour    `json:"hours"`
 }
 
-// An Hour is what is expected of one class in an hour, and what came.
+// An Hour is how many pods of one class are expected in an hour, and how many came.
 type Hour struct {
 	At       time.Time `json:"at"`
-	Pods     string    `json:"pods"` // of which workload, or which alike
+	Pods     string    `json:"pods"` // the name of their workload
 	Expected int       `json:"expected"`
 	Came     int       `json:"came"`
 	Over     bool      `json:"over"`                  // the hour has passed
@@ -65,7 +66,7 @@ type Hour struct {
 	most int // pods that one slot expects
 }
 
-// Report returns, by hour and workload, what is expected from back before now until ahead of it, and what came.
+// Report returns what is expected and what came, by hour and workload, from back before now until ahead after now. Bytes stays 0.
 func (h *History) Report(of Object, now time.Time, back, ahead time.Duration, quantile float64) Report {
 	b := h.Balance
 	r := Report{Object: of, Days: len(h.Days), Off: b.Off, Today: b.Today, Spent: b.Spent(), Score: h.Score, Unused: b.Unused,
@@ -87,14 +88,14 @@ func (h *History) Report(of Object, now time.Time, back, ahead time.Duration, qu
 	return r
 }
 
-// A Score is how many pods were expected and came, and of how many that was wrong; of the last days mostly.
+// A Score is how many pods were expected, how many came, and by how many pods the expectations of slots were wrong. Older days count less.
 type Score struct {
 	Expected float64 `json:"expected"`
 	Came     float64 `json:"came"`
 	Wrong    float64 `json:"wrong"`
 }
 
-// Add counts a slot that has ended, from the Expected of which it returns the pods.
+// Add counts a slot that has ended, and returns how many pods of all classes were expected in it and came.
 func (s *Score) Add(slot []Expected) (expected, came int) {
 	for _, e := range slot {
 		expected, came = expected+e.Pods, came+e.Came
@@ -104,5 +105,5 @@ func (s *Score) Add(slot []Expected) (expected, came int) {
 	return expected, came
 }
 
-// fade lets what was counted count less.
+// fade multiplies all counts by part.
 func (s *Score) fade(part float64) { *s = Score{s.Expected * part, s.Came * part, s.Wrong * part} }

@@ -1,7 +1,12 @@
-// Package foresight works out which pods are announced: objects of the cluster say that so many pods of a template come, and when.
+// Package foresight finds announced pods: objects of the cluster say that a number of pods of a template will come, and when.
 //
-// It reads CronJobs, Deployments, HorizontalPodAutoscalers and KEDA's ScaledObjects, as far as the snapshot holds them. What an object
-// says unclearly announces nothing: foresight costs money, and a pod that was not announced is still provisioned for when it comes.
+//	foresight.go  [All] reads announcements from CronJobs, Deployments, HorizontalPodAutoscalers and KEDA's ScaledObjects
+//	trust.go      [Trust] remembers which objects announced pods that did not come, and drops their announcements
+//	times.go      [Times] learns how long machines take to get ready: so long before their time machines have to be launched
+//	window.go     [WindowOf] reads the schedule of a CapacityBuffer
+//
+// If an object is not clear, it announces nothing: machines that are launched early cost money, and a pod that was not announced still gets
+// a machine when it comes.
 package foresight
 
 import (
@@ -24,33 +29,34 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// late is how long after their time announced pods are waited for. Controllers create pods within seconds; KEDA looks every 30 s.
+// late is how long after their time announced pods may still come. Controllers create pods within seconds; KEDA looks every 30 s.
 const late = time.Minute
 
-// An Announcement is pods that an object of the cluster announces.
+// An Announcement is some pods that an object of the cluster announces.
 type Announcement struct {
 	Kind, Namespace, Name string    // of the object
-	At                    time.Time // when the pods come, in the time zone of the object; zero for at once
-	Pods                  int       // that have not come yet
+	At                    time.Time // when the pods come, in the time zone of the object; zero means at once
+	Pods                  int       // pods that have not come yet
 	Template              *corev1.PodTemplateSpec
-	Created               metav1.Time // of the object
+	Created               metav1.Time // of the object; for pods of a Deployment, of that
 	UID                   types.UID   // of the object
-	Deployment            string      // whose pods they are, "" for those of Jobs
+	Deployment            string      // the Deployment of the pods, "" for pods of Jobs
 }
 
 // versions are the API versions of the kinds that announce pods.
 var versions = map[string]string{"CronJob": "batch/v1", "Deployment": "apps/v1", "HorizontalPodAutoscaler": "autoscaling/v2",
 	"ScaledObject": "keda.sh/v1alpha1"}
 
-// Object refers to the object, for events.
+// Object returns a reference to the object, for events.
 func (a *Announcement) Object() corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: versions[a.Kind], Kind: a.Kind, Namespace: a.Namespace, Name: a.Name, UID: a.UID}
 }
 
-// Source names the object in its namespace. A space makes it no name of a CapacityBuffer.
+// Source returns a name of the object in its namespace. It has a space, so that it is never the name of a CapacityBuffer.
 func (a *Announcement) Source() string { return a.Kind + " " + a.Name }
 
-// All returns the announcements whose pods come within ahead or should have come by now, by namespace and source.
+// All returns the announcements of pods that come within ahead of now, or that should have come since late before now. It sorts them by
+// namespace and source.
 func All(snap *cluster.Snapshot, now time.Time, ahead time.Duration) []Announcement {
 	var out []Announcement
 	var came map[cluster.PodKey]int
@@ -66,7 +72,7 @@ func All(snap *cluster.Snapshot, now time.Time, ahead time.Duration) []Announcem
 			if left := parallel(&c.Spec.JobTemplate.Spec) - n; left > 0 {
 				out = append(out, Announcement{Kind: "CronJob", Namespace: c.Namespace, Name: c.Name, At: at, Pods: left,
 					Template: &c.Spec.JobTemplate.Spec.Template, Created: c.CreationTimestamp, UID: c.UID})
-				break // of several runs the first that lacks pods
+				break // one announcement for each CronJob: the first run that lacks pods
 			}
 		}
 	}
@@ -77,7 +83,8 @@ func All(snap *cluster.Snapshot, now time.Time, ahead time.Duration) []Announcem
 	return out
 }
 
-// runs lists the runs of a CronJob between a little before now and ahead of now, none where it will not run.
+// runs returns the times of the runs of a CronJob from late before now until ahead of now; none if it will not run. If runs must not
+// overlap, it leaves out runs while another Job is active.
 func runs(c *batchv1.CronJob, now time.Time, ahead time.Duration) []time.Time {
 	if c.Spec.Suspend != nil && *c.Spec.Suspend || c.Spec.JobTemplate.Spec.Suspend != nil && *c.Spec.JobTemplate.Spec.Suspend ||
 		c.DeletionTimestamp != nil {
@@ -104,13 +111,13 @@ func runs(c *batchv1.CronJob, now time.Time, ahead time.Duration) []time.Time {
 	return out
 }
 
-// active reports whether a Job of a CronJob runs that is of another run than at.
+// active reports whether a Job of another run than that of at is active.
 func active(c *batchv1.CronJob, at time.Time) bool {
 	return slices.ContainsFunc(c.Status.Active, func(r corev1.ObjectReference) bool { return r.Name != jobName(c.Name, at) })
 }
 
-// parse reads a schedule in a time zone, UTC if that is empty; nil if it cannot be read. "@every" is left out: it counts from a time
-// that only the controller of the object knows.
+// parse returns a schedule in a time zone, UTC if zone is ""; nil if it cannot be read. It refuses "@every", which counts from a time that
+// only the controller of the object knows.
 func parse(schedule, zone string) cron.Schedule {
 	if zone == "" {
 		zone = "UTC"
@@ -125,7 +132,7 @@ func parse(schedule, zone string) cron.Schedule {
 	return inZone{s}
 }
 
-// inZone gives times in the zone of the schedule, for sentences.
+// inZone is a schedule whose times are in its own time zone, because texts show them.
 type inZone struct{ cron.Schedule }
 
 // Next returns the first time after t.
@@ -136,12 +143,12 @@ func (s inZone) Next(t time.Time) time.Time {
 	return s.Schedule.Next(t)
 }
 
-// jobName is the name that Kubernetes gives the Job of a run.
+// jobName returns the name that Kubernetes gives the Job of a run.
 func jobName(cronJob string, at time.Time) string {
 	return cronJob + "-" + strconv.FormatInt(at.Unix()/60, 10)
 }
 
-// parallel is how many pods a Job starts with.
+// parallel returns how many pods a Job starts at once.
 func parallel(j *batchv1.JobSpec) int {
 	n := 1
 	if j.Parallelism != nil {
@@ -164,8 +171,8 @@ func podsOfJobs(snap *cluster.Snapshot) map[cluster.PodKey]int {
 	return out
 }
 
-// ofDeployments returns what autoscalers and rollouts announce. Of several announcements for one Deployment the largest counts: KEDA works
-// through a HorizontalPodAutoscaler.
+// ofDeployments returns what rollouts, autoscalers and KEDA announce for Deployments. If there are several announcements for one
+// Deployment, it keeps the one with the most pods, because KEDA also makes a HorizontalPodAutoscaler for the same pods.
 func ofDeployments(snap *cluster.Snapshot, now time.Time, ahead time.Duration) []Announcement {
 	most := map[cluster.PodKey]Announcement{}
 	add := func(a Announcement, d *appsv1.Deployment) {
@@ -207,7 +214,8 @@ func ofDeployments(snap *cluster.Snapshot, now time.Time, ahead time.Duration) [
 	return out
 }
 
-// surge is how many pods a rollout adds when its next wave begins: pods of the old template end only when the new ones are ready.
+// surge returns how many pods the next wave of a rollout adds, 0 if there is no rollout. They need additional room, because pods of the old
+// template end only when the new ones are ready.
 func surge(d *appsv1.Deployment) int {
 	s, r := &d.Status, d.Spec.Strategy.RollingUpdate
 	underWay := s.UpdatedReplicas < s.Replicas && s.ObservedGeneration >= d.Generation
@@ -228,7 +236,7 @@ func surge(d *appsv1.Deployment) int {
 	return min(wave, int(replicas-s.UpdatedReplicas))
 }
 
-// paused reports whether KEDA leaves the replicas alone.
+// paused reports whether KEDA does not scale: it is paused by an annotation, or the ScaledObject is being deleted.
 func paused(s *cluster.ScaledObject) bool {
 	for key := range s.Annotations {
 		if strings.HasPrefix(key, "autoscaling.keda.sh/paused") {
@@ -238,7 +246,8 @@ func paused(s *cluster.ScaledObject) bool {
 	return s.DeletionTimestamp != nil
 }
 
-// triggered reads a cron trigger of KEDA: the next time at which it wants at least n replicas, or the last if that is not long ago.
+// triggered returns the next time at which a cron trigger of KEDA wants at least n replicas, or the last such time if that is at most late
+// ago. n is 0 if there is no such time within ahead, or if it is another kind of trigger.
 func triggered(t cluster.ScaleTrigger, now time.Time, ahead time.Duration) (at time.Time, n int) {
 	if t.Type != "cron" {
 		return time.Time{}, 0

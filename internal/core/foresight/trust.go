@@ -9,37 +9,38 @@ import (
 )
 
 const (
-	// MostMissed is how many times in a row pods of an object may fail to come before machines are no longer opened for it.
+	// MostMissed is the number of wrong announcements in a row after which no machines are opened for an object.
 	MostMissed = 3
-	// stuck is how long an announcement for at once may stay unchanged. An autoscaler whose pods a quota refuses would keep room for ever.
+	// stuck is how long an announcement "at once" may stay unchanged. Without it, an autoscaler whose pods a quota refuses would keep room
+	// for ever.
 	stuck = 5 * time.Minute
 )
 
-// Trust remembers whether pods came that were announced, by the object that announced them.
+// A Trust remembers, by object, whether the pods that it announced came.
 type Trust struct {
 	records map[cluster.PodKey]*record // by namespace and source
 }
 
-// record is what is known of one object.
+// A record has the present announcement of one object, and how many before it were wrong.
 type record struct {
 	object corev1.ObjectReference
-	due    time.Time // of the last announcement
-	most   int       // pods that it announced
-	left   int       // of those that had not come when it was last seen
-	since  time.Time // when that last changed
-	seen   bool      // in the last look
+	due    time.Time // when its pods come; zero means at once
+	most   int       // the most pods that it announced
+	left   int       // pods that had not come when it was last seen
+	since  time.Time // when left last changed
+	seen   bool      // it was in the last call of Judge
 	missed int       // announcements in a row of which most pods did not come
 }
 
-// An Outcome is what became of an announcement whose time has passed.
+// An Outcome says how many pods of an announcement came. Its time has passed.
 type Outcome struct {
 	Object       corev1.ObjectReference
 	Came, Missed int  // pods
 	Off          bool // from now on no machines are opened for the object
 }
 
-// Judge takes the announcements of a look. It returns the announcements that machines may be opened for, and the outcomes of earlier
-// announcements. An object that was wrong is followed on, and believed again when its pods come.
+// Judge takes all present announcements. It returns those for which machines may be opened (believed), and the outcomes of announcements
+// that ended since the last call. An object that was wrong too often stays recorded, and is believed again once its pods come.
 func (t *Trust) Judge(all []Announcement, now time.Time) (believed []Announcement, ended []Outcome) {
 	if t.records == nil {
 		t.records = map[cluster.PodKey]*record{}
@@ -79,8 +80,8 @@ func (t *Trust) Judge(all []Announcement, now time.Time) (believed []Announcemen
 	return believed, ended
 }
 
-// end closes an announcement. Pods that have not come when they are no longer waited for are missed. Before its time an announcement
-// was taken back.
+// end ends the record's announcement and appends its outcome, if it has one: an announcement "at once" has none, and an announcement that
+// ends before its time was taken back. Pods that have not come by late after the time count as missed.
 func (r *record) end(ended []Outcome, now time.Time) []Outcome {
 	if !r.due.IsZero() && r.most > 0 && !now.Before(r.due) {
 		o := Outcome{Object: r.object, Came: r.most}
@@ -90,7 +91,7 @@ func (r *record) end(ended []Outcome, now time.Time) []Outcome {
 		if r.missed++; o.Missed <= o.Came {
 			r.missed = 0
 		}
-		o.Off = r.missed == MostMissed // once: further misses exceed it
+		o.Off = r.missed == MostMissed // true once only: further misses exceed it
 		ended = append(ended, o)
 	}
 	r.most, r.left = 0, 0

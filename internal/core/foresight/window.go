@@ -12,8 +12,8 @@ type Window struct {
 	Open bool      // it has begun, or begins soon
 }
 
-// WindowOf reads the schedule in the annotations of a CapacityBuffer. It returns the window of now, or the next, which is open from ahead
-// of its beginning; ok is false where the annotations cannot be understood.
+// WindowOf reads the schedule in the annotations of a CapacityBuffer. It returns the present window or the next one. A window is open from
+// ahead before its beginning; without a schedule it is always open. ok is false if the annotations are not valid.
 func WindowOf(annotations map[string]string, now time.Time, ahead time.Duration) (w Window, ok bool) {
 	text, scheduled := annotations[v1.ScheduleAnnotationKey]
 	if !scheduled {

@@ -29,21 +29,21 @@ const (
 	Requested Kind = "requested"
 	DaemonSet Kind = "daemonset" // and static pods
 	System    Kind = "system"
-	Starting  Kind = "starting" // idle: not ready for pods yet
-	Ready     Kind = "ready"    // idle: not asked for
-	Draining  Kind = "draining" // idle: on its way out
-	Buffer    Kind = "buffer"   // idle: kept by CapacityBuffers
-	Gap       Kind = "gap"      // went while no process looked
-	Unused    Kind = "unused"   // of a commitment; in no book, but worked out when it is read
+	Starting  Kind = "starting" // idle: the machine is not ready for pods yet
+	Ready     Kind = "ready"    // idle: no pod requests it
+	Draining  Kind = "draining" // idle: the machine is being removed
+	Buffer    Kind = "buffer"   // idle: kept for CapacityBuffers
+	Gap       Kind = "gap"      // the whole machine, which went while no process looked
+	Unused    Kind = "unused"   // the unused part of a commitment; not in the book, but computed when it is read
 )
 
-// Kinds of measures. They take no part of a bill.
+// Kinds of measures. They get no part of a bill.
 const (
 	paid      Kind = "paid"      // what the machine cost
 	list      Kind = "list"      // the on-demand price
 	seconds   Kind = "seconds"   // that were charged
 	estimated Kind = "estimated" // seconds of these that no process saw
-	missed    Kind = "missed"    // what a cause of Account.Workload costs the fleet
+	missed    Kind = "missed"    // what a cause costs the fleet; Account.Workload is the cause
 )
 
 // Idle reports whether the kind is room that no pod asked for.
@@ -54,12 +54,12 @@ func (k Kind) shares() bool {
 	return k != paid && k != list && k != seconds && k != estimated && k != missed
 }
 
-// An Account is who pays. Workload is such as "Deployment shop/web"; Labels are "key=value" of pods, with commas between them.
+// An Account is what money or a measure is charged to.
 type Account struct {
 	Kind      Kind   `json:"k"`
 	Namespace string `json:"n,omitempty"`
-	Workload  string `json:"w,omitempty"`
-	Labels    string `json:"l,omitempty"`
+	Workload  string `json:"w,omitempty"` // such as "Deployment shop/web"
+	Labels    string `json:"l,omitempty"` // of pods: "key=value", with commas between them
 }
 
 func (a *Account) compare(b *Account) int {
@@ -67,44 +67,45 @@ func (a *Account) compare(b *Account) int {
 		cmp.Compare(a.Labels, b.Labels))
 }
 
-// A cell is a machine and an account, by their places in the book.
+// A cell is a machine and an account, by their indexes in the book. Machine 0 is the empty one, for amounts of no machine.
 type cell struct{ machine, account int32 }
 
 func (c cell) compare(d cell) int {
 	return cmp.Or(cmp.Compare(c.machine, d.machine), cmp.Compare(c.account, d.account))
 }
 
-// A run is hours, counted from 1970, in which a cell has the same amount.
+// A run is some successive hours, counted from 1970, in which a cell has the same amount in each.
 type run struct {
 	from, hours int32
 	amount      int64
 }
 
-// A Book is the amounts of some hours that follow each other. The last ones are open: amounts may be added. Everything that no process
-// adds to any more is closed and kept as runs.
+// A Book has the amounts of some successive hours. The last hours are open: amounts may be added to them. The others are closed, and kept
+// as runs.
 type Book struct {
 	machines  []Machine
 	accounts  []Account
-	machineAt map[string]int32
+	machineAt map[string]int32 // by provider ID: index of the machine
 	accountAt map[Account]int32
 	closed    map[cell][]run
 	open      map[int32]map[cell]int64 // by hour
-	first     int32                    // hour of the book
+	first     int32                    // the first hour of the book
 	coarse    int                      // how often it was coarsened
 	since     int32                    // the first hour that is open
 	until     int64                    // the second up to which it is complete
 	terms     []Terms                  // by time
 }
 
-// newBook returns a book whose first hour has the second at.
+// newBook returns an empty book that begins with the hour of a second.
 func newBook(at int64) *Book {
 	b := &Book{machineAt: map[string]int32{}, accountAt: map[Account]int32{}, closed: map[cell][]run{},
 		open: map[int32]map[cell]int64{}, first: int32(at / hour), since: int32(at / hour)}
-	b.machine(Machine{})
+	b.addMachine(Machine{})
 	return b
 }
 
-func (b *Book) machine(m Machine) int32 {
+// addMachine returns the index of a machine, which it adds or brings up to date.
+func (b *Book) addMachine(m Machine) int32 {
 	at, known := b.machineAt[m.ProviderID]
 	if !known {
 		at = int32(len(b.machines))
@@ -114,7 +115,8 @@ func (b *Book) machine(m Machine) int32 {
 	return at
 }
 
-func (b *Book) account(a Account) int32 {
+// addAccount returns the index of an account, which it adds if it is new.
+func (b *Book) addAccount(a Account) int32 {
 	at, known := b.accountAt[a]
 	if !known {
 		at = int32(len(b.accounts))
@@ -123,7 +125,7 @@ func (b *Book) account(a Account) int32 {
 	return at
 }
 
-// add adds an amount to the hour of a second, or to the first open one if that is closed.
+// add adds an amount to the hour of a second, or to the first open hour if that is closed.
 func (b *Book) add(at int64, machine int32, a Account, amount int64) {
 	if amount == 0 {
 		return
@@ -132,10 +134,10 @@ func (b *Book) add(at int64, machine int32, a Account, amount int64) {
 	if b.open[h] == nil {
 		b.open[h] = map[cell]int64{}
 	}
-	b.open[h][cell{machine, b.account(b.joined(a))}] += amount
+	b.open[h][cell{machine, b.addAccount(b.joined(a))}] += amount
 }
 
-// closeBefore closes the hours before that of a second.
+// closeBefore closes the hours before the hour of a second, and notes that the book is complete up to that second.
 func (b *Book) closeBefore(at int64) {
 	for _, h := range slices.Sorted(maps.Keys(b.open)) {
 		if h >= int32(at/hour) {
@@ -154,7 +156,7 @@ func (b *Book) closeBefore(at int64) {
 	b.since, b.until = max(b.since, int32(at/hour)), at
 }
 
-// withOpen returns a book with the same closed hours and a copy of what is open.
+// withOpen returns a book that shares the closed hours and has a copy of the open ones, so that adding to it does not change b.
 func (b *Book) withOpen() *Book {
 	c := *b
 	c.machines, c.accounts = slices.Clone(b.machines), slices.Clone(b.accounts)
@@ -168,23 +170,23 @@ func (b *Book) withOpen() *Book {
 // First returns the first second of the first hour of the book.
 func (b *Book) First() int64 { return int64(b.first) * hour }
 
-// next returns an empty book that goes on where this one ends, with its open hours.
-func (b *Book) next() *Book {
+// continued returns the book that continues this one: it has only the open hours, and the present terms.
+func (b *Book) continued() *Book {
 	n := newBook(int64(b.since) * hour)
 	n.until = b.until
-	if now, _ := b.at(b.since); now != nil {
+	if now, _ := b.termsOf(b.since); now != nil {
 		n.Commit(Terms{max(now.From, n.First()), now.Commitments, now.Others})
 	}
 	for h, amounts := range b.open {
 		for c, amount := range amounts {
-			n.add(int64(h)*hour, n.machine(b.machines[c.machine]), b.accounts[c.account], amount)
+			n.add(int64(h)*hour, n.addMachine(b.machines[c.machine]), b.accounts[c.account], amount)
 		}
 	}
 	return n
 }
 
-// coarsen joins accounts of the open hours, and of those to come: first workloads and labels of a namespace, then namespaces. It keeps
-// all sums.
+// coarsen merges accounts of pods in the open hours and in later ones. The first call merges all workloads of a namespace, the second all
+// namespaces. Sums do not change.
 func (b *Book) coarsen() {
 	b.coarse++
 	for h, amounts := range b.open {
@@ -195,7 +197,7 @@ func (b *Book) coarsen() {
 	}
 }
 
-// joined returns the account that stands for another one after a book was coarsened.
+// joined returns the account to charge instead of a, if the book was coarsened.
 func (b *Book) joined(a Account) Account {
 	if b.coarse > 0 && (a.Kind == Requested || a.Kind == DaemonSet) {
 		a.Workload, a.Labels = "(other)", ""
@@ -206,7 +208,7 @@ func (b *Book) joined(a Account) Account {
 	return a
 }
 
-// Label returns the value of a label in Account.Labels, "" if it has none.
+// Label returns the value of a label in a text like Account.Labels, "" if it has none.
 func Label(labels, key string) string {
 	for pair := range strings.SplitSeq(labels, ",") {
 		if name, value, _ := strings.Cut(pair, "="); name == key {

@@ -34,7 +34,7 @@ func TermsOf(books *commitment.Books, snap *cluster.Snapshot, at int64) Terms {
 	return t
 }
 
-// Commit notes terms. The last ones of a clock hour count for the whole hour, the first ones of a book from their second on.
+// Commit notes terms. The last terms of a clock hour count for the whole hour; the first terms of a book count from their second on.
 func (b *Book) Commit(t Terms) {
 	last := len(b.terms) - 1
 	switch {
@@ -53,8 +53,9 @@ func (b *Book) Commit(t Terms) {
 	b.terms = append(slices.Clip(b.terms), t)
 }
 
-// at returns the terms of an hour, nil if there are none, and how many seconds of the hour they count.
-func (b *Book) at(h int32) (*Terms, int64) {
+// termsOf returns the terms of an hour, nil if there are none, and for how many seconds of the hour they count: not before the first terms,
+// and not after the book ends.
+func (b *Book) termsOf(h int32) (*Terms, int64) {
 	begin, end := int64(h)*hour, int64(h+1)*hour
 	for i := range slices.Backward(b.terms) {
 		if b.terms[i].From < end {
@@ -64,7 +65,7 @@ func (b *Book) at(h int32) (*Terms, int64) {
 	return nil, 0
 }
 
-// stored returns the terms with the rates of types that the book has.
+// stored returns the terms as a file has them: with the rates of the instance types that the book or Others have, and no other rates.
 func (b *Book) stored() []Terms {
 	out := slices.Clone(b.terms)
 	for i := range out {
@@ -93,27 +94,28 @@ type Slice struct {
 	Quantity   float64 // of the commitment, in the unit of tariff.Commitment.Quantity
 }
 
-// A way is a way to pay for machines in an hour: lines of one way are covered alike.
+// A way is machines of one type, place and price in one hour. Commitments cover them as one line.
 type way struct {
 	hour int32
-	line tariff.Line // of no second
+	line tariff.Line // with 0 seconds
 }
 
 // A covering is what commitments cover of the machines of one way.
 type covering struct {
-	whole, done int64 // machine-seconds, and those of them that have their part
-	uses        []tariff.Use
+	whole int64 // machine-seconds of the way
+	done  int64 // the part of these that slices has given out
+	uses  []tariff.Use
 }
 
-// Coverings are what commitments cover in some hours.
+// A coverings has what commitments cover in some hours.
 type coverings struct {
 	book   *Book
 	of     map[way]*covering
-	sums   map[int32][]int64 // what machines took of each commitment so far, by hour
+	sums   map[int32][]int64 // by hour and commitment: the cost that slices has given out
 	unused []*Bill
 }
 
-// wayOf returns how a machine is paid in an hour; false where no commitment can cover it.
+// wayOf returns the way of a machine in an hour, from what it cost and its seconds there; false if commitments cannot cover it.
 func wayOf(m *Machine, h int32, paid, seconds int64) (way, bool) {
 	if seconds == 0 || m.CapacityType != v1.CapacityTypeOnDemand {
 		return way{}, false
@@ -121,7 +123,7 @@ func wayOf(m *Machine, h int32, paid, seconds int64) (way, bool) {
 	return way{h, tariff.Line{Region: m.Region, Zone: m.Zone, Type: m.Type, OS: tariff.Linux, PerHour: cloud.NanoUSD(paid / seconds)}}, true
 }
 
-// coverings bills the hours between two seconds.
+// coverings works out what commitments cover in each hour between two seconds: it sums up machines by way, and bills hour by hour.
 func (b *Book) coverings(from, to int64) *coverings {
 	c := &coverings{book: b, of: map[way]*covering{}, sums: map[int32][]int64{}}
 	if len(b.terms) == 0 {
@@ -155,9 +157,10 @@ func (b *Book) coverings(from, to int64) *coverings {
 	return c
 }
 
-// cover notes what commitments cover in an hour, and what of them is unused.
+// cover works out what commitments cover of the given ways and of other machines (Terms.Others) in an hour. It adds the unused part of each
+// commitment to c.unused.
 func (c *coverings) cover(h int32, ways []way) {
-	terms, length := c.book.at(h)
+	terms, length := c.book.termsOf(h)
 	if terms == nil || length == 0 {
 		return
 	}
@@ -198,7 +201,9 @@ func (c *coverings) cover(h int32, ways []way) {
 	}
 }
 
-// slices returns how a machine is paid in an hour. What commitments pay adds up to what they cost, to the nano-dollar.
+// slices returns the slices of a machine's bill in an hour: the first one is the part at the machine's own price, the others are by
+// commitment. It must be called once for each machine and hour, in turn: it gives out the covering of the way bit by bit, so that the
+// slices of a commitment add up to its cost, to the nano-dollar.
 func (c *coverings) slices(m *Machine, h int32, paid, list, seconds int64) []Slice {
 	own := Slice{Seconds: float64(seconds)}
 	out := []Slice{own}
@@ -207,7 +212,7 @@ func (c *coverings) slices(m *Machine, h int32, paid, list, seconds int64) []Sli
 		of = c.of[w]
 	}
 	if of != nil && len(of.uses) > 0 {
-		terms, _ := c.book.at(h)
+		terms, _ := c.book.termsOf(h)
 		part := func(whole int64) int64 {
 			return portion(whole, of.done+seconds, of.whole) - portion(whole, of.done, of.whole)
 		}

@@ -37,13 +37,13 @@ func bookOf(random *rand.Rand, hours int) (*Book, [][]tariff.Line) {
 		if random.IntN(4) == 0 {
 			m.CapacityType, paid = v1.CapacityTypeSpot, paid/3
 		}
-		at := b.machine(m)
+		at := b.addMachine(m)
 		for h := range hours {
 			length := int64(1 + random.IntN(hour))
 			if random.IntN(2) == 0 {
 				length = hour
 			}
-			(&Tab{Quote: quote(paid, price[m.Type])}).money(int64(h)*hour, at, length, false, b.add)
+			(&Tab{Quote: quote(paid, price[m.Type])}).chargeMoney(int64(h)*hour, at, length, false, b.add)
 			b.add(int64(h)*hour, at, Account{Kind: Requested, Namespace: "shop"}, 600_000*length)
 			b.add(int64(h)*hour, at, Account{Kind: Ready}, 400_000*length)
 			used[h] = append(used[h], tariff.Line{Region: "r", Zone: m.Zone, Type: m.Type, OS: tariff.Linux, Seconds: length,
@@ -159,9 +159,9 @@ func TestTerms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBook(0)
-			at := b.machine(Machine{ProviderID: "i", Type: "m5.large", Region: "r", Zone: "a", CapacityType: v1.CapacityTypeOnDemand})
+			at := b.addMachine(Machine{ProviderID: "i", Type: "m5.large", Region: "r", Zone: "a", CapacityType: v1.CapacityTypeOnDemand})
 			for h := range int64(2) {
-				(&Tab{Quote: quote(96_000_000, 96_000_000)}).money(h*hour, at, hour, false, b.add)
+				(&Tab{Quote: quote(96_000_000, 96_000_000)}).chargeMoney(h*hour, at, hour, false, b.add)
 				b.add(h*hour, at, Account{Kind: Ready}, parts*hour)
 			}
 			for _, terms := range tc.terms {
@@ -172,7 +172,7 @@ func TestTerms(t *testing.T) {
 			if diff := cmp.Diff(tc.want, billed(reread(t, b), 4*hour)); diff != "" {
 				t.Error(diff)
 			}
-			next := b.next()
+			next := b.continued()
 			next.closeBefore(tc.until + hour)
 			if got := billed(reread(t, next), tc.until+2*hour)["unused ri"]; (got > 0) != (len(tc.terms) > 0 && len(tc.terms[len(tc.terms)-1].Commitments) > 0 && tc.terms[0].Others == nil) {
 				t.Errorf("the next book has %d", got)

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// divide splits a total in proportion to weights by largest remainder; of equal remainders the first counts more. The parts add up to
-// the total. Neither total nor weights are negative; where all weights are 0 so are the parts.
+// divide splits a total in proportion to weights, by largest remainder; of equal remainders the first gets one more. The parts add up to
+// the total. Total and weights must not be negative. If all weights are 0, all parts are 0.
 func divide(total int64, weights []int64) []int64 {
 	parts, rest := make([]int64, len(weights)), make([]uint64, len(weights))
 	var whole uint64

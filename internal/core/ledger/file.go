@@ -10,7 +10,7 @@ import (
 // fileVersion changes when an older program would read a file wrongly.
 const fileVersion = 1
 
-// A File is what is stored of a book. Amounts of successive hours that are equal take no room.
+// A File is the stored form of a book. Equal amounts of successive hours take the room of one.
 type File struct {
 	Version  int       `json:"version"`
 	Until    int64     `json:"until"` // seconds from 1970, up to which it is complete
@@ -18,22 +18,24 @@ type File struct {
 	Since    int32     `json:"since"` // the first hour that is open
 	Machines []Machine `json:"machines"`
 	Accounts []Account `json:"accounts"`
-	// Cells are, one after another: by how much the machine grows, the account, how many runs; of each run by how much its
-	// first hour grows, its hours, its amount.
+	// Cells has, for each cell in turn: the index of its machine less that of the cell before, the index of its account, the number of its
+	// runs; and for each run: its first hour less that of the run before (the first run: less Since), its hours, its amount.
 	Cells []int64 `json:"cells"`
 	Terms []Terms `json:"terms,omitempty"`
 	Tabs  []Tab   `json:"-"` // of machines that run; Book fills them in
-	// Open is, for each machine that runs: its place, From, Paid, List, QuotedUntil, Launched, and 1 if its price is known.
+	// Open has, for each machine that runs: its index, From, Paid, List, QuotedUntil, Launched, and 1 if its price is known. Times are
+	// relative to Until.
 	Open []int64 `json:"open,omitempty"`
 }
 
+// openFields is how many numbers of Open a machine has.
 const openFields = 7
 
-// File returns what is stored of a book, with the tabs of the machines that run.
+// File returns the stored form of a book that is complete until a second, with the tabs of the machines that run.
 func (b *Book) File(until int64, tabs []Tab) *File {
 	f := &File{Version: fileVersion, Until: until, First: b.first, Since: b.since, Machines: b.machines, Terms: b.stored()}
 	all, last := b.runs(), int32(0)
-	places := map[int32]int64{} // of accounts that still have amounts
+	places := map[int32]int64{} // index in the file of each account that has amounts
 	for _, c := range slices.SortedFunc(maps.Keys(all), cell.compare) {
 		at, placed := places[c.account]
 		if !placed {
@@ -62,7 +64,8 @@ func (b *Book) File(until int64, tabs []Tab) *File {
 
 var errTorn = errors.New("the ledger is torn")
 
-// Book returns the book of a file and fills in its tabs. Hours that were open are open again.
+// Book returns the book of a file, and fills in f.Tabs. Hours that were open are open again. It returns an error if the file has another
+// version or does not make sense.
 func (f *File) Book() (*Book, error) {
 	if f.Version != fileVersion {
 		return nil, fmt.Errorf("the ledger has version %d, this program reads version %d", f.Version, fileVersion)
@@ -110,10 +113,10 @@ func (f *File) Book() (*Book, error) {
 	return b, nil
 }
 
-// mostHours is more hours than a book ever has.
+// mostHours is more hours than a book ever has. Larger numbers in a file are errors.
 const mostHours = 10_000
 
-// restore reads the runs of a cell. It reports whether they can be right.
+// restore adds the runs of a cell, as File.Cells has them. It returns false if they cannot be right.
 func (b *Book) restore(c cell, runs []int64) bool {
 	before := b.since
 	for r := range slices.Chunk(runs, 3) {

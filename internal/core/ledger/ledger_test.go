@@ -473,7 +473,7 @@ func TestWeights(t *testing.T) {
 	}
 	x := &metered{Tab: Tab{From: 0, Quote: quote(3600, 3600)}, capacity: sizeOf(list4("1", "1Gi")), allocated: sizeOf(list4("900m", "1Gi"))}
 	got := map[Kind]int64{}
-	x.piece([]share{{account: Account{Kind: Requested}, asks: sizeOf(list4("4", "1Gi"))}}, Ready, 10,
+	x.chargePiece([]share{{account: Account{Kind: Requested}, asks: sizeOf(list4("4", "1Gi"))}}, Ready, 10,
 		func(_ int64, _ int32, a Account, amount int64) { got[a.Kind] += amount })
 	if got[Ready] != 0 || got[Requested]+got[System] != 10*parts || got[System] <= 0 || got[paid] != 36000 {
 		t.Errorf("got %v", got)
@@ -484,7 +484,7 @@ func TestWeights(t *testing.T) {
 func TestAFileThatIsTorn(t *testing.T) {
 	good := func() *File {
 		b := newBook(7200)
-		b.add(7200, b.machine(Machine{ProviderID: "a"}), Account{Kind: Ready}, 5)
+		b.add(7200, b.addMachine(Machine{ProviderID: "a"}), Account{Kind: Ready}, 5)
 		b.closeBefore(10800)
 		b.add(10800, 1, Account{Kind: Ready}, 5)
 		return b.File(10900, []Tab{{Machine: b.machines[1], From: 10900}})

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// WriteEvery is how often a book is written. A machine that went while no process looked is charged for at most this time.
+	// WriteEvery is the time between two writes of a book. A machine that went while no process looked is charged for at most this time.
 	WriteEvery = 5 * time.Minute
 	// LookEvery is the longest time between two looks while a controller runs. What a resumed meter charges for a gap of more than three
 	// times this is estimated.
 	LookEvery = 10 * time.Second
-	// spotFirst is how long a spot machine may wait for a price that is not the on-demand price.
+	// spotFirst is how many seconds after its launch a spot machine may wait for a price that is not the on-demand price.
 	spotFirst = 10 * 60
-	// mostWorkloads is how many workloads of a namespace have accounts of their own; the rest shares one.
+	// mostWorkloads is the most workloads of a namespace with accounts of their own in an hour; the others share the account "(other)".
 	mostWorkloads = 500
 )
 
@@ -33,54 +33,54 @@ type Quote struct{ Paid, List cloud.NanoUSD }
 
 func quote(paid, list int64) Quote { return Quote{cloud.NanoUSD(paid), cloud.NanoUSD(list)} }
 
-// Prices returns the price of a machine with some labels of a pool now, and whether that is known.
+// Prices returns the present price of a pool's machine with these labels, and whether that is known.
 type Prices func(pool string, labels map[string]string) (Quote, bool)
 
-// Payer returns the workload of a pod, and its labels as an account has them.
+// Payer returns the workload and labels of a pod, as Account has them.
 type Payer func(p *cluster.Pod) (workload, labels string)
 
-// A Meter charges the machines of Karpenter to a book, look by look. It is for one goroutine.
+// A Meter charges the machines of Karpenter to a book. Look is called again and again. A Meter is for one goroutine.
 type Meter struct {
 	book     *Book
 	payer    Payer
 	last     *cluster.Snapshot
-	until    int64 // the second up to which everything with a known price is charged; 0 before the first look
-	running  map[string]*metered
-	resumed  map[string]Tab // of the file that Resume read, until the first look
-	asks     map[*podclass.Class]size
-	workload map[string]map[string]bool // those with an account in this hour, by namespace
-	spares   map[string]size            // what buffers keep free, by machine
+	until    int64                      // the second up to which everything with a known price is charged; 0 before the first look
+	running  map[string]*metered        // by provider ID
+	resumed  map[string]Tab             // of the file that Resume read, until the first look
+	asks     map[*podclass.Class]size   // cache: what pods of a class request
+	workload map[string]map[string]bool // by namespace: workloads with an account in this hour
+	spares   map[string]size            // by machine: what buffers keep free
 }
 
-// A Tab is how far a machine is charged and at what price it goes on.
+// A Tab says up to when a machine is charged, and at what price it is charged next. Times are in seconds.
 type Tab struct {
 	Machine     Machine
-	From        int64
-	Quote       Quote
+	From        int64 // it is charged up to here
+	Quote       Quote // valid if Priced
 	Priced      bool
-	QuotedUntil int64
+	QuotedUntil int64 // Quote counts until then
 	Launched    int64
 }
 
-// A metered is a machine that runs.
+// A metered is a machine that runs, as of the last look.
 type metered struct {
 	Tab
 	row                 *cluster.Node
-	at                  int32 // in the book
+	at                  int32 // index in the book
 	capacity, allocated size
 	spare               size // kept free for buffers
 	pods                []share
-	ready, leaving      int64 // when it became ready, and began to go; far away if not yet
+	ready, leaving      int64 // the seconds at which it became ready and at which its removal began; never if not yet
 	uncertain           bool  // no process looked since From: what is charged next is estimated
 }
 
-// parts is how many parts a machine is divided into.
+// parts is the number of parts of a machine.
 const parts = 1_000_000
 
 // never is later than any second.
 const never = 1 << 60
 
-// A share is what a pod requests on its machine, from a second on; 0 is as long as the machine runs.
+// A share is what a pod requests on its machine, from a second on; from 0 means as long as the machine runs.
 type share struct {
 	uid     types.UID
 	account Account
@@ -88,13 +88,13 @@ type share struct {
 	asks    size
 }
 
-// NewMeter returns a meter that charges to a new book, which begins with the first look: what machines cost before is left out.
+// NewMeter returns a meter with a new book that begins with the first look. What machines cost before that is left out.
 func NewMeter(payer Payer, now int64) *Meter {
 	return &Meter{book: newBook(now), payer: payer, running: map[string]*metered{}, asks: map[*podclass.Class]size{},
 		workload: map[string]map[string]bool{}}
 }
 
-// Resume returns a meter that goes on where the writer of a file stopped.
+// Resume returns a meter that continues the book of a file.
 func Resume(payer Payer, f *File) (*Meter, error) {
 	b, err := f.Book()
 	if err != nil {
@@ -114,7 +114,8 @@ func (m *Meter) Until() int64 { return m.until }
 // Began returns the first second of the first hour of the book.
 func (m *Meter) Began() int64 { return m.book.First() }
 
-// Look charges what happened since the last look. The first look after a resumption charges the gap.
+// Look charges all machines for the time since the last look, as far as anything about them changed; what does not change is charged later,
+// at the same price. The first look after Resume also charges machines that went in the meantime.
 func (m *Meter) Look(snap *cluster.Snapshot, now int64, prices Prices) {
 	now = max(now, m.until)
 	if len(m.asks) > 10_000 { // classes come and go
@@ -136,12 +137,12 @@ func (m *Meter) Look(snap *cluster.Snapshot, now int64, prices Prices) {
 			delete(m.running, id)
 		case x != nil:
 			m.charge(x, row, now, prices, m.book.add)
-			m.see(x, row)
+			m.refresh(x, row)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.resumed)) {
 		if tab := m.resumed[id]; m.running[id] == nil {
-			m.gap(&tab, min(now, m.until+int64(WriteEvery/time.Second)))
+			m.chargeGap(&tab, min(now, m.until+int64(WriteEvery/time.Second)))
 		}
 	}
 	m.resumed = nil
@@ -150,15 +151,15 @@ func (m *Meter) Look(snap *cluster.Snapshot, now int64, prices Prices) {
 		if x.From < now && (!x.Priced || x.QuotedUntil <= now || now/hour > x.From/hour) {
 			m.charge(x, x.row, now, prices, m.book.add)
 		}
-		x.quote(prices, now) // of now, not of when it is charged next
+		x.quote(prices, now) // a price of the present hour has to be read in this hour
 		x.uncertain = false
 	}
 	m.last, m.until = snap, now
 	m.book.closeBefore(now)
 }
 
-// changed returns, sorted, the machines whose row, or whose room that is kept free for buffers, differs from the last look. It takes over
-// the latter from the snapshot.
+// changed returns, sorted, the machines whose row, or whose room for buffers, differs from the last look. It sets m.spares to the room for
+// buffers of the snapshot.
 func (m *Meter) changed(snap *cluster.Snapshot) []string {
 	ids := map[string]bool{}
 	for was, is := range snap.NodeChanges(m.last) {
@@ -176,7 +177,7 @@ func (m *Meter) changed(snap *cluster.Snapshot) []string {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// sparesOf returns what CapacityBuffers and announcements keep free, by machine.
+// sparesOf returns, by machine, the room that is kept free for CapacityBuffers and announced pods.
 func sparesOf(snap *cluster.Snapshot) map[string]size {
 	out := map[string]size{}
 	for s := range snap.Spares() {
@@ -190,7 +191,7 @@ func sparesOf(snap *cluster.Snapshot) map[string]size {
 	return out
 }
 
-// idOf returns the key of a row, "" where it is no machine of Karpenter, or none yet.
+// idOf returns the provider ID of a row, "" if it is not a machine of Karpenter, or not launched yet.
 func idOf(row *cluster.Node) string {
 	if row == nil || row.Claim == nil {
 		return ""
@@ -198,8 +199,8 @@ func idOf(row *cluster.Node) string {
 	return row.Claim.Status.ProviderID
 }
 
-// begin notes a machine that the meter sees for the first time. It is charged from its launch on, in the first look of a new
-// book from now on, and after Resume from where its tab ends.
+// begin starts to charge a machine that the meter sees for the first time: from its launch on; in the first look of a new book from now on;
+// after Resume from where its tab ends.
 func (m *Meter) begin(row *cluster.Node, now int64, prices Prices) {
 	x := &metered{Tab: m.resumed[idOf(row)]}
 	x.Launched = row.Claim.CreationTimestamp.Unix()
@@ -217,19 +218,19 @@ func (m *Meter) begin(row *cluster.Node, now int64, prices Prices) {
 	}
 	x.From = min(x.From, now)
 	x.uncertain = m.last == nil && m.until > 0 && now-m.until > 3*int64(LookEvery/time.Second)
-	m.see(x, row)
+	m.refresh(x, row)
 	m.running[idOf(row)] = x
 	m.charge(x, row, now, prices, m.book.add)
 }
 
-// see takes over the present row of a machine.
-func (m *Meter) see(x *metered, row *cluster.Node) {
+// refresh copies what the meter needs from the present row of a machine.
+func (m *Meter) refresh(x *metered, row *cluster.Node) {
 	labels := row.Labels()
 	x.spare = m.spares[idOf(row)]
 	x.row, x.capacity, x.allocated = row, sizeOf(row.Capacity()), sizeOf(row.Allocatable())
 	x.Machine = Machine{ProviderID: idOf(row), Node: row.Name, Pool: row.Pool(), Type: labels[corev1.LabelInstanceTypeStable],
 		Zone: labels[corev1.LabelTopologyZone], Region: labels[corev1.LabelTopologyRegion], CapacityType: labels[v1.CapacityTypeLabelKey]}
-	x.at = m.book.machine(x.Machine)
+	x.at = m.book.addMachine(x.Machine)
 	x.ready, x.leaving = never, never
 	if since, ok := row.InitializedSince(); ok {
 		x.ready = since.Unix()
@@ -240,7 +241,8 @@ func (m *Meter) see(x *metered, row *cluster.Node) {
 	x.pods = m.shares(row)
 }
 
-// shares returns the pods of a row with their accounts.
+// shares returns the pods of a row with their accounts. It counts the workloads of each namespace, and gives those beyond mostWorkloads a
+// common account.
 func (m *Meter) shares(row *cluster.Node) []share {
 	out := make([]share, 0, len(row.Pods))
 	for _, p := range row.Pods {
@@ -269,8 +271,8 @@ func (m *Meter) shares(row *cluster.Node) []share {
 	return out
 }
 
-// podsUntil returns the pods of a machine up to a second: those of the last look, and those that are new in the next row. A new pod that
-// does not say when it was bound counts from that second on.
+// podsUntil returns the pods that a machine has up to a second: the pods of the last look, and the new ones of the next row. A new pod
+// without a time of binding counts from that second on.
 func (m *Meter) podsUntil(to int64, x *metered, next *cluster.Node) []share {
 	if next == nil || next == x.row {
 		return x.pods
@@ -291,11 +293,11 @@ func (m *Meter) podsUntil(to int64, x *metered, next *cluster.Node) []share {
 	return out
 }
 
-// A sink takes an amount that a machine adds to an account, at a second.
+// A sink adds an amount to an account of a machine, in the hour of a second.
 type sink func(at int64, machine int32, a Account, amount int64)
 
 // charge charges a machine up to a second, in pieces during which neither its price, its state nor its pods change. next is its row at
-// that second, nil if it is gone. While its price is not known, nothing is charged; a later call does it.
+// that second, nil if it is gone. While its price is not known, it charges nothing; a later call then charges this time as well.
 func (m *Meter) charge(x *metered, next *cluster.Node, to int64, prices Prices, into sink) {
 	if x.From >= to {
 		return
@@ -331,13 +333,13 @@ func (m *Meter) charge(x *metered, next *cluster.Node, to int64, prices Prices, 
 		case ready > x.From:
 			idle = Starting
 		}
-		x.piece(pods, idle, end, into)
+		x.chargePiece(pods, idle, end, into)
 		x.From = end
 	}
 }
 
-// quote notes the price of the machine at From, once for each hour of its billing. It reports whether a price is known. The last
-// known price stays good if the prices no longer have the machine.
+// quote reads the price of the machine for the hour of From, unless it was read already, and reports whether a price is known. If prices no
+// longer have the machine, its last price still counts.
 func (x *metered) quote(prices Prices, now int64) bool {
 	if x.Priced && x.From < x.QuotedUntil {
 		return true
@@ -353,7 +355,7 @@ func (x *metered) quote(prices Prices, now int64) bool {
 	if !x.Priced {
 		return false
 	}
-	begin := int64(0) // of the hours by which it is billed: of its life for spot, of the clock otherwise
+	begin := int64(0) // hours of its price begin here: spot at its launch, others with the clock hour
 	if spot {
 		begin = x.Launched
 	}
@@ -361,9 +363,9 @@ func (x *metered) quote(prices Prices, now int64) bool {
 	return true
 }
 
-// piece charges a machine from From to end, a time during which nothing changes: parts for its pods, the system and what is idle, and
-// the money.
-func (x *metered) piece(pods []share, idle Kind, end int64, into sink) {
+// chargePiece charges a machine from From to end, a time during which nothing changes: parts for its pods, for the system and for idle
+// room, and the money. idle is the kind of the idle room.
+func (x *metered) chargePiece(pods []share, idle Kind, end int64, into sink) {
 	one := x.capacity.accelerator(x.Quote.List) // the weight of an accelerator
 	accounts := []Account{{Kind: System}, {Kind: idle}}
 	whole, room := x.capacity.weight(one), x.allocated.weight(one)
@@ -386,11 +388,11 @@ func (x *metered) piece(pods []share, idle Kind, end int64, into sink) {
 	for i, part := range divide(parts, weights) {
 		into(x.From, x.at, accounts[i], part*length)
 	}
-	x.money(x.From, x.at, length, x.uncertain, into)
+	x.chargeMoney(x.From, x.at, length, x.uncertain, into)
 }
 
-// money charges what the machine costs from a second on, for some seconds.
-func (t *Tab) money(at int64, machine int32, length int64, uncertain bool, into sink) {
+// chargeMoney charges what the machine costs for length seconds, from the second at on. uncertain counts these seconds as estimated.
+func (t *Tab) chargeMoney(at int64, machine int32, length int64, uncertain bool, into sink) {
 	into(at, machine, Account{Kind: paid}, int64(t.Quote.Paid)*length)
 	into(at, machine, Account{Kind: list}, int64(t.Quote.List)*length)
 	into(at, machine, Account{Kind: seconds}, length)
@@ -399,22 +401,22 @@ func (t *Tab) money(at int64, machine int32, length int64, uncertain bool, into 
 	}
 }
 
-// gap charges a machine that went while no process looked, as a kind of its own.
-func (m *Meter) gap(t *Tab, to int64) {
+// chargeGap charges a machine that went while no process looked, up to a second, to the account Gap.
+func (m *Meter) chargeGap(t *Tab, to int64) {
 	if !t.Priced || t.From >= to {
 		return
 	}
-	at := m.book.machine(t.Machine)
+	at := m.book.addMachine(t.Machine)
 	for t.From < to {
 		end := min(to, (t.From/hour+1)*hour)
 		m.book.add(t.From, at, Account{Kind: Gap}, parts*(end-t.From))
-		t.money(t.From, at, end-t.From, true, m.book.add)
+		t.chargeMoney(t.From, at, end-t.From, true, m.book.add)
 		t.From = end
 	}
 }
 
-// Peek returns the book with everything charged up to the last look, and how far each machine is charged in it. The meter stays as it
-// was, so that what it charges does not depend on how often the book is read.
+// Peek returns a copy of the book in which everything is charged up to the last look, and the tabs of all machines. The meter does not
+// change, so that what it charges does not depend on how often the book is read.
 func (m *Meter) Peek() (*Book, []Tab) {
 	b := m.book.withOpen()
 	var tabs []Tab
@@ -426,11 +428,11 @@ func (m *Meter) Peek() (*Book, []Tab) {
 	return b, tabs
 }
 
-// Turn begins a new book with the hours that are open. The caller has written the old one.
+// Turn begins a new book with the open hours of the present one. Callers write the present one before.
 func (m *Meter) Turn() {
-	m.book = m.book.next()
+	m.book = m.book.continued()
 	for _, x := range m.running {
-		x.at = m.book.machine(x.Machine)
+		x.at = m.book.addMachine(x.Machine)
 	}
 }
 
@@ -438,10 +440,10 @@ func (m *Meter) Turn() {
 // All sums stay. The next book has workloads again.
 func (m *Meter) Coarsen() { m.book.coarsen() }
 
-// Commit notes the commitments that the cluster pays.
+// Commit notes the commitments that the cluster pays (Book.Commit).
 func (m *Meter) Commit(t Terms) { m.book.Commit(t) }
 
-// Missed notes what a cause, such as a PodDisruptionBudget, costs the fleet from one second to another. It is in no sum.
+// Missed notes what a cause, such as a PodDisruptionBudget, costs the fleet from one second to another. Bills do not include it.
 func (m *Meter) Missed(cause string, perHour cloud.NanoUSD, from, to int64) {
 	for from < to {
 		end := min(to, (from/hour+1)*hour)

@@ -13,11 +13,11 @@ type Part struct {
 	Cost    cloud.NanoUSD
 }
 
-// A Bill is what a machine cost in one clock hour, or what of a commitment was unused. Parts add up to Paid, as Slices do; Parts are
+// A Bill is what a machine cost in one clock hour, or the unused part of a commitment. Parts and Slices each add up to Paid. Parts are
 // sorted by account.
 type Bill struct {
 	Hour               int64    // its first second, from 1970
-	Machine            *Machine // empty for what was unused
+	Machine            *Machine // empty for the unused part of a commitment
 	Paid, List         cloud.NanoUSD
 	Seconds, Estimated int64
 	Slices             []Slice // the first one of a machine has no commitment
@@ -27,15 +27,15 @@ type Bill struct {
 // A Loss is what a cause cost the fleet in one clock hour.
 type Loss struct {
 	Hour  int64
-	Cause string
+	Cause string // as Meter.Missed got it: a savings.Cause, and after a space the workload or budget that holds nodes, if it is one
 	Cost  cloud.NanoUSD
 }
 
-// nano returns an amount in nano-dollars, rounded half up.
+// nano returns an amount (nano-dollars an hour times seconds) in nano-dollars, rounded half up.
 func nano(amount int64) int64 { return (amount + hour/2) / hour }
 
-// Bills yields the bill of each machine and hour from one second to another, both at whole hours. Machines come in the order in which they
-// were first charged, and hours ascend; what was unused comes last.
+// Bills calls yield with the bill of each machine and hour from one second to another, both at whole hours: machines in the order in which
+// they were first charged, and for each machine its hours in order. The unused parts of commitments come last.
 func (b *Book) Bills(from, to int64, yield func(*Bill)) {
 	c := b.coverings(from, to)
 	b.each(from, to, func(machine int32, h int32, cells []cell, amounts []int64) {
@@ -48,7 +48,7 @@ func (b *Book) Bills(from, to int64, yield func(*Bill)) {
 	}
 }
 
-// Losses returns what causes cost the fleet, hour by hour.
+// Losses returns what causes cost the fleet (Meter.Missed), by hour.
 func (b *Book) Losses(from, to int64) []Loss {
 	var out []Loss
 	b.each(from, to, func(_, h int32, cells []cell, amounts []int64) {
@@ -61,6 +61,7 @@ func (b *Book) Losses(from, to int64) []Loss {
 	return out
 }
 
+// bill makes the bill of a machine in an hour from its cells there and their amounts.
 func (c *coverings) bill(machine, h int32, cells []cell, amounts []int64) *Bill {
 	b := c.book
 	out := &Bill{Hour: int64(h) * hour, Machine: &b.machines[machine]}
@@ -90,7 +91,7 @@ func (c *coverings) bill(machine, h int32, cells []cell, amounts []int64) *Bill 
 	return out
 }
 
-// runs returns the amounts of every cell, those of open hours as runs of one hour.
+// runs returns the amounts of every cell as runs. An open hour is a run of one hour.
 func (b *Book) runs() map[cell][]run {
 	out := maps.Clone(b.closed)
 	for _, h := range slices.Sorted(maps.Keys(b.open)) {
@@ -101,7 +102,7 @@ func (b *Book) runs() map[cell][]run {
 	return out
 }
 
-// each yields the cells of each machine and hour, sorted by account.
+// each calls yield with the cells of each machine and hour between two seconds, sorted by account, and their amounts.
 func (b *Book) each(from, to int64, yield func(machine, h int32, cells []cell, amounts []int64)) {
 	all := b.runs()
 	cells := slices.SortedFunc(maps.Keys(all), func(c, d cell) int {
@@ -141,7 +142,8 @@ func (b *Book) each(from, to int64, yield func(machine, h int32, cells []cell, a
 	}
 }
 
-// Split divides money among parts in proportion to what they cost, exactly. Where they cost nothing it returns nothings.
+// Split divides money among parts in proportion to what they cost, so that the shares add up to it. If the parts cost nothing, all shares
+// are 0.
 func Split(money cloud.NanoUSD, parts []Part) []cloud.NanoUSD {
 	weights := make([]int64, len(parts))
 	for i := range parts {
@@ -154,8 +156,8 @@ func Split(money cloud.NanoUSD, parts []Part) []cloud.NanoUSD {
 	return out
 }
 
-// Spread puts what is idle, kept by the system and asked for by DaemonSets onto the workloads of the machine, by what they cost. A machine
-// without workloads stays as it was.
+// Spread charges the parts of idle room, the system and DaemonSets to the workloads of the machine instead, in proportion to what these
+// cost. A bill without workloads does not change.
 func (b *Bill) Spread() {
 	own, rest := []Part{}, cloud.NanoUSD(0)
 	for _, p := range b.Parts {

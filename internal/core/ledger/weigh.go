@@ -8,23 +8,24 @@ import (
 	"karpenter.sh/karpenter/cloud"
 )
 
-// Reference prices an hour: of a thousandth of a core and of a GiB, as OpenCost has them. They only divide; what is divided is what
-// the machine costs. Fixed ones keep the cost of a workload from changing with what others ask for.
+// Reference prices of a thousandth of a core and of a GiB for an hour, in nano-dollars, as OpenCost has them. They only divide the cost of
+// a machine. Because they are fixed, the cost of a workload does not change with what other workloads request.
 const (
 	milliCore = 31_611
 	gibibyte  = 4_237_000
 )
 
-// accelerators are resources that take what is left of the price of a machine once cores and memory are paid by reference.
+// accelerators are resources that get the rest of a machine's price, after cores and memory at reference prices.
 var accelerators = []corev1.ResourceName{"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi",
 	"aws.amazon.com/neuron", "aws.amazon.com/neurondevice", "aws.amazon.com/neuroncore"}
 
-// A size is what a machine has, or a pod asks for.
+// A size is what a machine has, or a pod requests.
 type size struct {
 	milli, bytes int64
 	accelerators int64
 }
 
+// sizeOf reads a list of resources. Of several sorts of accelerators only the first one in accelerators counts.
 func sizeOf(list corev1.ResourceList) size {
 	s := size{milli: list.Cpu().MilliValue(), bytes: list.Memory().Value()}
 	for _, name := range accelerators {
@@ -35,13 +36,14 @@ func sizeOf(list corev1.ResourceList) size {
 	return s
 }
 
-// weight is the price of a size by reference, with the price of one accelerator.
+// weight returns the price of a size at reference prices, with accelerator as the price of one accelerator.
 func (s size) weight(accelerator int64) int64 {
 	hi, lo := bits.Mul64(uint64(max(s.bytes, 0)), gibibyte)
 	return max(s.milli, 0)*milliCore + int64(hi<<34|lo>>30) + max(s.accelerators, 0)*accelerator
 }
 
-// accelerator returns what one accelerator of a machine is worth: what is left of the list price, 0 where that is nothing.
+// accelerator returns the price of one accelerator of a machine: the rest of the list price after cores and memory, at least 0, shared
+// evenly.
 func (s size) accelerator(list cloud.NanoUSD) int64 {
 	if s.accelerators == 0 {
 		return 0
@@ -55,13 +57,13 @@ type Rates struct {
 	Cores, GiBs, Accelerators float64
 }
 
-// RatesOf splits the price of a machine with some capacity, for metrics of nodes: price = Cores × Core + GiBs × GiB + Accelerators ×
-// Accelerator. Its price on demand says what its accelerators are worth.
+// RatesOf splits the price of a machine with this capacity, for metrics of nodes: price = Cores × Core + GiBs × GiB + Accelerators ×
+// Accelerator. onDemand is its on-demand price, which decides the share of accelerators.
 func RatesOf(capacity corev1.ResourceList, price, onDemand cloud.NanoUSD) Rates {
 	s := sizeOf(capacity)
 	one := s.accelerator(onDemand)
 	r := Rates{Cores: float64(s.milli) / 1000, GiBs: float64(s.bytes) / (1 << 30), Accelerators: float64(s.accelerators)}
-	whole := r.Cores*milliCore*1000 + r.GiBs*gibibyte + r.Accelerators*float64(one)
+	whole := r.Cores*milliCore*1000 + r.GiBs*gibibyte + r.Accelerators*float64(one) // by reference; it is scaled to the price
 	if whole == 0 {
 		return r
 	}

@@ -37,20 +37,23 @@ func Compile(b *policyv1.PodDisruptionBudget) PDB {
 	}
 }
 
+// isZero reports whether a value is 0 or 0%.
 func isZero(v *intstr.IntOrString) bool {
 	return v != nil && (v.Type == intstr.Int && v.IntVal == 0 || v.Type == intstr.String && v.StrVal == "0%")
 }
 
+// isAll reports whether a value is 100%.
 func isAll(v *intstr.IntOrString) bool {
 	return v != nil && v.Type == intstr.String && v.StrVal == "100%"
 }
 
-// PDBs finds the budgets of a pod. The answer depends on namespace and labels only, and is remembered by label set.
+// PDBs finds the budgets of a pod. The answer depends only on its namespace and labels, and is cached by these.
 type PDBs struct {
 	byNamespace map[string][]*PDB
-	found       map[foundKey][]*PDB
+	found       map[foundKey][]*PDB // cache
 }
 
+// A foundKey is a namespace and the ID of a set of labels (podclass.Labels.ID).
 type foundKey struct {
 	namespace string
 	labels    uint32
@@ -88,8 +91,8 @@ func (b *PDBs) Of(p *cluster.Pod) []*PDB {
 	return got
 }
 
-// Blocking returns the budget that keeps p from being evicted now, or nil. A pod under several budgets is always
-// blocked, because the API server refuses to evict it; Several then says so.
+// Blocking returns the budget that keeps p from being evicted now, or nil. It returns nil for a pod that is not Evictable. A pod with
+// several budgets is always blocked, because the API server refuses to evict it; then several is true and budget is one of them.
 func (b *PDBs) Blocking(p *cluster.Pod, now time.Time) (budget *PDB, several bool) {
 	if !Evictable(p, now) {
 		return nil, false
@@ -104,7 +107,8 @@ func (b *PDBs) Blocking(p *cluster.Pod, now time.Time) (budget *PDB, several boo
 	return nil, false
 }
 
-// CurrentlyReschedulable pods need another home and can get there: nothing holds them where they are for good.
+// CurrentlyReschedulable reports whether a pod needs another node and is not kept on its present one for good, by do-not-disrupt or by a
+// budget that can never allow an eviction.
 func (b *PDBs) CurrentlyReschedulable(p *cluster.Pod, now time.Time) bool {
 	if !Reschedulable(p) || Protected(p, now).Held {
 		return false

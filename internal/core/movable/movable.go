@@ -1,8 +1,9 @@
-// Package movable answers, for one pod, the questions that draining and disruption ask: must it find another home, may
-// it be evicted now, does a node have to wait for it, which PodDisruptionBudgets hold it.
+// Package movable answers questions of draining and disruption about one pod: does it need another node when its node goes
+// ([Reschedulable]), may it be evicted now ([Evictable]), does a drain wait for it ([WaitingEviction]), and which PodDisruptionBudgets keep
+// it ([PDBs]).
 //
-// The answers are the rules that users know from do-not-disrupt, the disrupted taint and PodDisruptionBudgets; nothing here
-// knows about nodes, prices or budgets of pools.
+// The rules are those of the do-not-disrupt annotation, the disrupted taint and PodDisruptionBudgets. Nodes, prices and budgets of pools
+// play no part here.
 package movable
 
 import (
@@ -16,27 +17,27 @@ import (
 	"karpenter.sh/karpenter/internal/core/taint"
 )
 
-// stuckAfter is how long past its deletion time a terminating pod is still waited for.
+// stuckAfter is the time after its deletion time for which a drain waits for a terminating pod.
 const stuckAfter = time.Minute
 
-// Terminating pods have been told to stop.
+// Terminating reports whether a pod is being deleted.
 func Terminating(p *cluster.Pod) bool { return !p.Deleted.IsZero() }
 
-// active pods are neither terminal nor terminating.
+// active reports whether a pod is neither terminal nor terminating.
 func active(p *cluster.Pod) bool { return !p.Terminal() && !Terminating(p) }
 
-// stuck pods should have ended more than a minute ago; their kubelet is most likely gone.
+// stuck reports whether a pod should have ended more than a minute ago; its kubelet is most likely gone.
 func stuck(p *cluster.Pod, now time.Time) bool {
 	return Terminating(p) && now.After(p.Deleted.Add(stuckAfter))
 }
 
-// Reschedulable pods need another home when their node goes. A terminating StatefulSet pod does, because a pod of the
+// Reschedulable reports whether a pod needs another node when its node goes. A terminating pod of a StatefulSet does, because a pod of the
 // same name comes back; a terminating pod of a Deployment has already been replaced.
 func Reschedulable(p *cluster.Pod) bool {
 	return (active(p) || Terminating(p) && p.StatefulSet) && !p.DaemonSet && !p.Mirror
 }
 
-// Count returns how many of the pods need another home when their node goes.
+// Count returns how many of the pods need another node when their node goes.
 func Count(pods []*cluster.Pod) (n int) {
 	for _, p := range pods {
 		if Reschedulable(p) {
@@ -48,14 +49,14 @@ func Count(pods []*cluster.Pod) (n int) {
 
 // A Protection is what the do-not-disrupt annotation of a pod means now.
 type Protection struct {
-	Held    bool      // the pod holds its node
+	Held    bool      // the pod must not be evicted, so its node stays
 	Until   time.Time // when the protection ends; zero if it does not end by itself
-	Elapsed bool      // the annotation names a duration that has passed
-	Invalid bool      // the annotation means nothing and is ignored
+	Elapsed bool      // the annotation is a duration that has passed
+	Invalid bool      // the annotation has an unknown value and is ignored
 }
 
-// Protected reads the do-not-disrupt annotation: "true" holds for ever, a positive duration holds until that
-// long after the pod started, anything else is ignored. Pods that are ending are never protected.
+// Protected reads the do-not-disrupt annotation: "true" protects for ever, a positive duration protects for that time after the pod
+// started, other values are ignored. Terminal and terminating pods are never protected.
 func Protected(p *cluster.Pod, now time.Time) Protection {
 	if p.DoNotDisrupt == "" || !active(p) {
 		return Protection{}
@@ -67,7 +68,7 @@ func Protected(p *cluster.Pod, now time.Time) Protection {
 	switch {
 	case err != nil || d <= 0:
 		return Protection{Invalid: true}
-	case p.Started.IsZero(): // its clock has not begun to run
+	case p.Started.IsZero(): // the duration has not begun
 		return Protection{Held: true}
 	}
 	until := p.Started.Add(d)
@@ -80,26 +81,26 @@ func Protected(p *cluster.Pod, now time.Time) Protection {
 // disrupted is the taint that nodes get before they are drained.
 var disrupted = corev1.Taint{Key: v1.DisruptedTaintKey, Effect: corev1.TaintEffectNoSchedule}
 
-// ToleratesDisrupted pods stay until the machine stops: evicting them is futile, they would come straight back.
+// ToleratesDisrupted reports whether a pod tolerates the taint of a draining node. Such a pod stays until the machine stops: if it were
+// evicted, it would come back at once.
 func ToleratesDisrupted(p *cluster.Pod) bool {
 	return taint.Tolerated(p.Class.Spec.Tolerations, &disrupted)
 }
 
-// Evictable pods may be handed to the eviction API now.
+// Evictable reports whether a pod may be evicted now, apart from PodDisruptionBudgets.
 func Evictable(p *cluster.Pod, now time.Time) bool {
 	return active(p) && !p.Mirror && !ToleratesDisrupted(p) && !Protected(p, now).Held
 }
 
-// Drainable pods are those whose volumes and end a draining node waits for.
+// Drainable reports whether a drain waits for a pod's volumes to be detached, and for its end if it has not ended.
 func Drainable(p *cluster.Pod, now time.Time) bool {
 	return !p.Mirror && !ToleratesDisrupted(p) && !stuck(p, now)
 }
 
-// WaitingEviction pods keep a node from being drained.
+// WaitingEviction reports whether a pod keeps its node from being drained.
 func WaitingEviction(p *cluster.Pod, now time.Time) bool { return !p.Terminal() && Drainable(p, now) }
 
-// EvictionCost says how much it hurts to move a pod: 1 for an ordinary one, more for a high priority or disruption cost,
-// between -10 and 10.
+// EvictionCost returns the cost of moving a pod: 1 for an ordinary one, more for a high priority or disruption cost, from -10 to 10.
 func EvictionCost(p *cluster.Pod) float64 {
 	return min(10, max(-10, 1+p.DisruptionCost/math.Pow(2, 27)+float64(p.Priority)/math.Pow(2, 25)))
 }

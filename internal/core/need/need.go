@@ -1,8 +1,8 @@
 // Package need reads requirements of API objects as sets of package label, and reports whether the labels that a
 // machine may have satisfy them.
 //
-// What an operator means is said in package label alone. A machine's side is a list of possible values per label: no values mean that the
-// machine never has the label. A label about which nothing is said is left to others (the pool, the kubelet) and satisfies everything.
+// Package label defines what operators mean. A machine is given as the possible values of each label: an empty list means that the machine
+// never has the label. A label that is not given is set by others (the pool, the kubelet), and satisfies every requirement here.
 package need
 
 import (
@@ -12,7 +12,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/label"
 )
 
-// Set is what a requirement leaves of its label. What cannot be read leaves nothing: validation has told its author.
+// Set returns the values that a requirement allows. If it cannot be read it allows nothing; validation reports the mistake.
 func Set(r *v1.NodeSelectorRequirementWithMinValues) label.Set {
 	s, ok := label.New(label.Op(r.Operator), r.Values)
 	if !ok {
@@ -24,10 +24,10 @@ func Set(r *v1.NodeSelectorRequirementWithMinValues) label.Set {
 	return s
 }
 
-// Needs are what requirements leave of each label that they name.
+// A Needs has the values that requirements allow, by label.
 type Needs map[string]label.Set
 
-// Of joins requirements by key.
+// Of returns what all of some requirements together allow.
 func Of(requirements []v1.NodeSelectorRequirementWithMinValues) Needs {
 	n := Needs{}
 	for i := range requirements {
@@ -45,6 +45,7 @@ func OfSelector(requirements []corev1.NodeSelectorRequirement) Needs {
 	return n
 }
 
+// and adds a requirement: its label may only have values that old and new requirements allow.
 func (n Needs) and(r *v1.NodeSelectorRequirementWithMinValues) {
 	s := Set(r)
 	if old, said := n[r.Key]; said {
@@ -53,7 +54,7 @@ func (n Needs) and(r *v1.NodeSelectorRequirementWithMinValues) {
 	n[r.Key] = s
 }
 
-// Allow reports whether every key that machine says something about can be satisfied.
+// Allow reports whether machine may satisfy the needs: every label that it has an entry for may have an allowed value.
 func (n Needs) Allow(machine map[string][]string) bool {
 	for key, s := range n {
 		if values, said := machine[key]; said && !s.Takes(values...) {
@@ -73,7 +74,7 @@ func (n Needs) AllowLabels(labels map[string]string) bool {
 	return true
 }
 
-// AllowValue reports whether a label may have a value.
+// AllowValue reports whether the needs allow this value of a label.
 func (n Needs) AllowValue(key, value string) bool {
 	s, said := n[key]
 	return !said || s.Has(value)

@@ -8,26 +8,25 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// Answers are the last answers that took a long search. The very same question, which is asked again and again while its pods wait or
-// their nodes are looked at for a saving, is not searched again. They never change.
+// Answers are the last answers that took a long search, the latest first. The same question is asked again and again while its pods wait,
+// or while their nodes are looked at for a saving; it is not searched again. A value of Answers never changes.
 //
-// The question is identified by a digest of all of its numbers. To keep it whole instead would hold the memory of thirty large problems
-// for the sake of a comparison that is never going to be decided by chance.
+// A digest of all numbers identifies a question. Keeping the questions themselves would take the memory of up to 32 large problems.
 type Answers []answer
 
 type answer struct {
 	question [sha256.Size]byte
-	result   *Result // nil if only that there was one is known
+	result   *Result // nil if it was read from a record, which has only the questions
 }
 
 const (
-	// answerWork is from how much work on an answer is kept.
+	// answerWork is the least work of an answer that is kept.
 	answerWork = work.Second / 100
-	// mostAnswers is how many are kept.
+	// mostAnswers is the most answers that are kept.
 	mostAnswers = 32
 )
 
-// find returns the answer to a question, nil if it is not known.
+// find returns the answer to a question, with a Work of 0, or nil if it is not known.
 func (a Answers) find(question [sha256.Size]byte) *Result {
 	for i := range a {
 		if a[i].question == question && a[i].result != nil {
@@ -39,7 +38,7 @@ func (a Answers) find(question [sha256.Size]byte) *Result {
 	return nil
 }
 
-// with returns the answers with one more, if it is the answer of a search that was not cut short and that is worth keeping.
+// with returns the answers with one more in front. It leaves out an answer of little work, and one whose search the meter cut.
 func (a Answers) with(question [sha256.Size]byte, r *Result, m *work.Meter) Answers {
 	if r.Work < answerWork || m.CutAt() > 0 {
 		return a
@@ -48,7 +47,8 @@ func (a Answers) with(question [sha256.Size]byte, r *Result, m *work.Meter) Answ
 	return append(Answers{{question, &kept}}, a[:min(len(a), mostAnswers-1)]...)
 }
 
-// questionOf identifies a problem and what may be spent on it.
+// questionOf returns the digest of a problem, the options that change its answer, and the kind of the question: 's' for Solve, 'b' for
+// Bound.
 func questionOf(p *Problem, o Options, kind byte) [sha256.Size]byte {
 	d := digest{Hash: sha256.New(), buf: []byte{kind}}
 	d.flag(o.Fast)
@@ -86,6 +86,7 @@ type digest struct {
 	buf []byte
 }
 
+// numbers writes a list of numbers. The hash sees them in blocks of about 4 KiB, and the rest after flush.
 func (d *digest) numbers(list ...int64) {
 	for _, n := range list {
 		d.buf = binary.LittleEndian.AppendUint64(d.buf, uint64(n))
@@ -95,6 +96,7 @@ func (d *digest) numbers(list ...int64) {
 	}
 }
 
+// flag writes 1 for true and 0 for false.
 func (d *digest) flag(on bool) {
 	if on {
 		d.numbers(1)

@@ -10,103 +10,94 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A branching proves how cheap a small part can be in whole nodes (branch and price). The configuration LP buys a third of a machine where
-// that is cheapest; no fleet can. In every fleet the number of nodes that cost at least so much is whole: where the LP says 1.3, one
-// branch asks for at most one, the other for two or more. Where these numbers are whole, the number of nodes with at least so many items
-// of a class is asked for. Both branches have an LP of their own, with a row for each rule, and go on until none is below the price of a
-// known fleet, or the work is done. Whenever it ends, the lowest of the branches bounds every fleet.
+// A branching proves how cheap a small part can be in whole nodes (branch and price). The configuration LP may buy a third of a machine; a
+// fleet cannot. In every fleet the number of nodes that cost at least p is whole. If the LP buys 1.3 of them, one branch demands at most
+// one, the other two or more. Each branch has its own LP, with a row for each rule, and is divided again, until no branch is below the
+// price of a known fleet or the work ends. Every fleet is in some branch, so the lowest bound of all branches bounds every fleet.
 //
-// Where to divide is the whole art. Asking whether one pattern is bought 1.3 times leads nowhere: the next LP buys another pattern that
-// differs by one item. Numbers of nodes by price are asked first, because the bill depends on them and on little else: with "at most one
-// node that costs two dollars or more" on one side and "two or more" on the other the bound moves at once. Only where all these are whole
-// do numbers of nodes with so many items of a class tell patterns apart; a solution in which those are whole, too, for every class and
-// number, buys whole nodes.
+// Numbers of nodes by price are asked about first, because the bill depends mostly on them, so that the bound rises at once. A rule about
+// one pattern would not help: the next LP buys another pattern that differs by one item. If all numbers by price are whole, the numbers of
+// nodes with at least n items of a class are asked about. If these are whole too, the solution buys whole nodes. Classes that may use only
+// some cells (spread over zones) have their own numbers by price, because four nodes may be one and a third in each of three zones.
 //
-// A rule becomes a row of the LP, and its price a toll: where the branch has fewer nodes of a kind than the LP would like, each of them is
-// taxed, where it has more, rewarded. So the knapsack of a branch sees the rule as a price and needs not know it, but for the steps that a
-// toll on "at least three items of k" puts into what items are worth; contents.go searches with those.
+// A rule is a row of the LP, and the price of the row is a toll: each node of the rule's kind is taxed (at most n) or rewarded (n or more).
+// So for the knapsack of a branch a rule is part of a node's price. Only a toll on "at least three items of k" changes what items are
+// worth; contents.go searches with such tolls.
 //
-// Where classes may use some of the cells only, as those that are spread over zones, the numbers of nodes by price
-// are asked for each of these sets of cells as well: four nodes may be one and a third in each of three zones.
+// Measured on 120 random batches of up to 100 pods of up to 12 shapes each: within 0.1 % of the bound are 93 on demand and 87 with spot, 49
+// and 30 if every shape is spread over three zones. A branch takes about a millisecond, half for the LP and half for knapsacks. A batch
+// that is open after eighty branches mostly stays open: of nine such batches seven were open after six seconds. Tried without gain: to
+// start from the parent's basis with only the patterns that its bound leaves; knapsacks that first look for gains of a thousandth; rules
+// about nodes with a given room, chosen by what the first pivot costs.
 //
-// How far it gets, of 120 random batches of up to 100 pods of up to 12 shapes each: within 0.1 % of the bound are
-// 93 on demand and 87 with spot, 49 and 30 where every shape is spread over three zones (a class for each zone and
-// one for the pod that may go to any, so three trees in one). A branch costs about a millisecond, half of it LP and
-// half knapsacks, and what is not closed after eighty has hundreds to go: of nine that stayed open, seven still
-// were after six seconds, mostly in rules about contents that moved no bound. Tried, and no better as far as it was
-// taken: to go on from the parent's basis with only the patterns that its bound leaves, knapsacks that first look
-// for gains of a thousandth only, and rules about nodes with so much room of a dimension, chosen by what the first
-// pivot costs.
-//
-// Every branch proves its own bound at any time, by the same inequality as the LP, and a child begins with its parent's. So the tree can
-// be left where it stands, and the lowest undivided branch says what holds for all fleets.
+// A branch proves its bound at any time, by the same inequality as the LP, and begins with its parent's. So the search can stop at any
+// time.
 type branching struct {
 	r       *run
 	tree    []branch
 	prices  []int64 // of the cells, the highest first, each once
-	places  []int   // classes that may use some of the cells only, one for each set of them
-	cutoff  float64 // branches from here on are of no interest
+	places  []int   // classes that may use only some cells: one class for each such set of cells
+	cutoff  float64 // a bound from here on is high enough: the price of the known fleet
 	pool    []load  // all patterns that were found
 	known   map[string]bool
 	sack    *ruledSack
-	hot     []bool // per cell: it had contents worth buying when it was last looked at
+	hot     []bool // per cell: it had contents worth more than a node when it was last searched
 	program *lp.Simplex
 	column  []int     // per column of the program: its pattern, −1 for none
 	count   []int     // per class: what the LP has to hold
 	rules   []rule    // of the branch that is being solved, from the root on
 	worth   []float64 // per class, of its LP
-	toll    []float64 // per rule: what one node more or less is worth
+	toll    []float64 // per rule, of its LP: what one node more or less is worth
 	began   work.Units
 	until   work.Units // the end of its work
-	dived   work.Units // so much of it looked for fleets
+	dived   work.Units // the part of it that looked for fleets
 }
 
-// A rule is what a branch asks of fleets.
+// A rule is what a branch demands of fleets: at most Most nodes of a kind, or at least Most+1 (more).
 //
-// Most stands for floor of what the LP wanted, so that Most or fewer and Most+1 or more are all whole numbers and the LP's own solution is
-// on neither side.
+// Most is the number in the parent's LP solution, rounded down. So every fleet obeys one side, and that LP solution obeys neither.
 type rule struct {
 	verify.Rule
-	more bool // more nodes than Most, not fewer
+	more bool
 }
 
-// A branch is a node of the tree, the root first.
+// A branch is a node of the tree. The root is the first one in branching.tree.
 type branch struct {
-	parent     int // −1 for the root
-	rule       rule
-	less, more int // its branches; 0 while it has none
+	parent     int  // −1 for the root
+	rule       rule // meaningless for the root
+	less, more int  // its branches; 0 while it has none
 	bound      float64
-	worth      []float64 // per class; proves the bound together with
+	worth      []float64 // per class; proves the bound together with toll
 	toll       []float64 // per rule, from the root on
-	next       rule      // where it is to be divided
-	whole      bool      // there is nothing to divide
+	next       rule      // the rule that divides it
+	whole      bool      // the LP's solution buys whole nodes: there is nothing to divide
 }
 
 const (
-	// exactItems and exactClasses are up to where a part is small. Twelve shapes that are spread over three zones are 48 classes.
+	// A part of at most exactItems items and exactClasses classes is small. Twelve shapes that are spread over three zones are 48 classes.
 	exactItems, exactClasses = 128, 48
-	// exactSlack is how near to the price of the fleet a bound is as good as equal, in parts.
+	// exactSlack is the part by which a bound may be below the price of the fleet and still count as equal.
 	exactSlack = 1e-7
-	// branchTurns bounds column generation in one branch, branchColumns what a turn adds.
+	// branchTurns is the most turns of column generation in one branch, branchColumns the most columns that a turn adds.
 	branchTurns, branchColumns = 100, 12
-	// branchWhole is how far from whole a number of nodes may be to count as whole.
+	// branchWhole is how far from a whole number a number of nodes may be to count as whole.
 	branchWhole = 1e-4
-	// branchDear is what an item without a place, or a node too few, costs the LP, in prices of the known fleet.
+	// branchDear is the cost, in the LP, of an item without a place or a node too few: so many times the price of the known fleet.
 	branchDear = 10
-	// branchRounds is after how many branches one is turned into a fleet, as long as that takes no more than one part of diveShare.
+	// Every branchRounds-th branch is turned into a fleet (dive), while dives took at most one part in diveShare of the work.
 	branchRounds, diveShare = 8, 4
-	// A dive solves diveMost LPs with diveTurns turns each, and tries diveTries nodes before it gives up.
+	// A dive solves at most diveMost LPs with diveTurns turns each, and tries diveTries nodes in one place before it gives up.
 	diveMost, diveTurns, diveTries = 16, 8, 3
 )
 
 // small reports whether a part is small enough for branches.
 func (r *run) small() bool { return r.p.total <= exactItems && r.p.classes() <= exactClasses }
 
-// branchOut proves a bound for a small part, up to the cutoff, with work until then.
+// branchOut runs branch and price on a part, until the bound reaches the cutoff or b.spent() reaches until. It does nothing if the part is
+// not small, has constraints that branches do not support, or is bounded well enough already.
 //
-// Small means small enough that the proof has a chance to end. With a dozen nodes to buy one node more or less is a
-// good part of the bill, and branches soon are dearer than the fleet; with hundreds it is lost in the gap, and
-// there would be too many branches to see it.
+// With a dozen nodes, one node more or less is a good part of the bill, and most branches soon cost more than the fleet. With hundreds of
+// nodes there would be too many branches to finish.
 func (r *run) branchOut(cutoff float64, until work.Units) {
 	if !r.small() || !r.p.enumerable() || r.bound() >= cutoff*(1-exactSlack) ||
 		slices.ContainsFunc(r.p.cells, func(c cell) bool { return c.price <= 0 }) {
@@ -126,14 +117,14 @@ func (r *run) branchOut(cutoff float64, until work.Units) {
 	b.places = placesOf(r.p)
 	for i := range r.columns {
 		if r.columns[i].cell >= 0 {
-			b.keep(&r.columns[i])
+			b.addPattern(&r.columns[i])
 		}
 	}
 	b.grow(until)
 	r.tree = b
 }
 
-// placesOf returns a class for each set of cells that some classes may use and others not.
+// placesOf returns one class of each group that may not use every cell.
 func placesOf(p *part) (out []int) {
 	seen := make([]bool, p.groups)
 	for k, g := range p.group {
@@ -148,10 +139,8 @@ func placesOf(p *part) (out []int) {
 	return out
 }
 
-// grow divides the lowest branch again and again.
-//
-// The lowest branch bounds the whole, so dividing any other one proves nothing yet. That needs all branches in memory, of
-// which there are few.
+// grow divides the branch with the lowest bound again and again, until that bound reaches the cutoff or the work ends. Only the lowest
+// branch limits what is proven, so dividing another one would not help.
 func (b *branching) grow(until work.Units) {
 	b.began, b.until = b.r.b.spent(), until
 	b.tree = []branch{{parent: -1, worth: make([]float64, len(b.worth))}} // worths that prove nothing, until they are better
@@ -172,10 +161,10 @@ func (b *branching) grow(until work.Units) {
 	}
 }
 
-// late reports whether the work is done.
+// late reports whether the work for branches is used up.
 func (b *branching) late() bool { return b.r.b.spent() >= b.until }
 
-// lowest is the undivided branch with the lowest bound.
+// lowest returns the undivided branch with the lowest bound.
 func (b *branching) lowest() int {
 	best := -1
 	for i := range b.tree {
@@ -186,7 +175,7 @@ func (b *branching) lowest() int {
 	return best
 }
 
-// rulesOf lists the rules of a branch from the root on.
+// rulesOf returns the rules of a branch, from the root on.
 func (b *branching) rulesOf(i int) []rule {
 	var out []rule
 	for ; b.tree[i].parent >= 0; i = b.tree[i].parent {
@@ -196,11 +185,11 @@ func (b *branching) rulesOf(i int) []rule {
 	return out
 }
 
-// solve solves the configuration LP under the rules of a branch by column generation, keeps the best bound that its prices prove, and says
-// where to divide it.
+// solve solves the configuration LP under the rules of branch i by column generation. It sets the branch's bound, worths and tolls, and the
+// rule that divides it. Sometimes it then dives for a fleet.
 //
-// The cells that had something worth buying at the last turn are asked first, because they most often have something again; only when none
-// of them has is every cell asked, which then also gives a bound. A branch that is not done when the work is has its parent's.
+// Each turn first searches the cells that had something worth buying before (hot). Only if none has does it search every cell, which also
+// proves a bound. If the work ends before that, the branch keeps its parent's bound.
 func (b *branching) solve(i int) {
 	l := &b.tree[i]
 	b.start(b.r.p.count, b.rulesOf(i))
@@ -225,14 +214,14 @@ func (b *branching) solve(i int) {
 	}
 }
 
-// optimize solves the LP with the patterns it has.
+// optimize solves the LP with the columns that it has, and reads its prices.
 func (b *branching) optimize() {
 	b.program.Optimize(func() bool { return true })
 	b.r.b.charge(b.program.Steps.Take())
 	b.readPrices()
 }
 
-// start sets up the LP for some items under some rules: rows of classes and rules, and all patterns that are known.
+// start sets up the LP for count items per class under some rules: a row for each class and each rule, and a column for each known pattern.
 func (b *branching) start(count []int, rules []rule) {
 	p := b.r.p
 	b.count, b.rules, b.toll = count, rules, make([]float64, len(rules))
@@ -258,7 +247,7 @@ func (b *branching) start(count []int, rules []rule) {
 	}
 }
 
-// enter makes a column of a pattern, of which no more counts than there is to hold.
+// enter adds a column for pattern j of the pool. Of each class it counts at most the items that the LP has to hold.
 func (b *branching) enter(j int) {
 	p, l := b.r.p, &b.pool[j]
 	col := lp.Column{Cost: float64(p.cells[l.cell].price) / 1e9}
@@ -276,7 +265,7 @@ func (b *branching) enter(j int) {
 	b.column = append(b.column, j)
 }
 
-// counts reports whether a node counts for the rule.
+// counts reports whether a node with the contents l is of the rule's kind.
 func (b *branching) counts(x *rule, l *load) bool {
 	if !x.aboutContents() {
 		return b.countsCell(x, l.cell)
@@ -288,8 +277,8 @@ func (b *branching) counts(x *rule, l *load) bool {
 	return i >= 0 && l.counts[i] >= x.Least
 }
 
-// countsCell says so for nodes of a cell whatever they hold. A class may use a cell that is open to it and has room for an item of it, as
-// for package verify.
+// countsCell reports whether nodes of cell c are of the rule's kind, for a rule that is not about contents. A class may use a cell that is
+// open to it and has room for an item of it, as for package verify.
 func (b *branching) countsCell(x *rule, c int) bool {
 	p := b.r.p
 	return p.cells[c].price >= x.Price && (x.Class < 0 || p.mayUse(x.Class, c) && fits(p.needs(x.Class), p.cells[c].room))
@@ -306,7 +295,7 @@ func (x *rule) sign() float64 {
 	return -1
 }
 
-// readPrices takes the row prices of the LP as worths and tolls.
+// readPrices sets worth and toll to the row prices of the LP, in nano-dollars.
 func (b *branching) readPrices() {
 	for k := range b.worth {
 		b.worth[k] = max(b.program.Price(k), 0) * 1e9
@@ -316,8 +305,8 @@ func (b *branching) readPrices() {
 	}
 }
 
-// keep adds a pattern to the pool unless it is there.
-func (b *branching) keep(l *load) bool {
+// addPattern adds a pattern to the pool, and returns false if it is there already.
+func (b *branching) addPattern(l *load) bool {
 	key, _ := patternKey(l)
 	if b.known[key] {
 		return false
@@ -327,10 +316,11 @@ func (b *branching) keep(l *load) bool {
 	return true
 }
 
+// add adds the best offers, up to branchColumns, to the pool and the LP, and returns how many were new.
 func (b *branching) add(offers []offer) (added int) {
 	slices.SortStableFunc(offers, func(x, y offer) int { return cmp.Compare(y.ratio, x.ratio) })
 	for i := range offers[:min(len(offers), branchColumns)] {
-		if b.keep(&offers[i].load) {
+		if b.addPattern(&offers[i].load) {
 			b.enter(len(b.pool) - 1)
 			added++
 		}
@@ -338,7 +328,7 @@ func (b *branching) add(offers []offer) (added int) {
 	return added
 }
 
-// cost is what a node of a cell costs with the tolls that do not depend on its contents.
+// cost returns what a node of cell c costs: its price, with the tolls that do not depend on its contents.
 func (b *branching) cost(c int) float64 {
 	price := b.r.p.cells[c].price
 	cost := float64(price)
@@ -350,7 +340,7 @@ func (b *branching) cost(c int) float64 {
 	return cost
 }
 
-// lookAgain searches the cells that had something last time for contents that are worth more than their node costs.
+// lookAgain searches the hot cells for contents that are worth more than their node costs.
 func (b *branching) lookAgain() (offers []offer) {
 	for c, hot := range b.hot {
 		if hot {
@@ -360,7 +350,8 @@ func (b *branching) lookAgain() (offers []offer) {
 	return offers
 }
 
-// lookEverywhere does so with all cells, and says how many times its price the contents of any may be worth.
+// lookEverywhere does the same with all cells. excess, at least 1, is the factor by which worths and tolls have to be divided so that no
+// node is worth more than it costs (see prove).
 func (b *branching) lookEverywhere() (offers []offer, excess float64) {
 	excess = 1
 	for c := range b.hot {
@@ -371,7 +362,8 @@ func (b *branching) lookEverywhere() (offers []offer, excess float64) {
 	return offers, excess
 }
 
-// lookAt returns by how much the contents of a cell may be worth more than it costs.
+// lookAt searches cell c. It returns by how much its contents may be worth more than it costs, and the offers with the contents that it
+// found, if any; and it sets whether the cell is hot.
 func (b *branching) lookAt(c int, offers []offer) (float64, []offer) {
 	cost := b.cost(c)
 	b.sack.set(b, c)
@@ -383,13 +375,12 @@ func (b *branching) lookAt(c int, offers []offer) (float64, []offer) {
 	return upper - cost, offers
 }
 
-// prove keeps the bound that the LP's prices prove when they are lowered until no cell holds more than it costs: worths and tolls are, per
-// node, at most excess times its price.
+// prove raises the branch's bound to the bound that the LP's present worths and tolls prove. They are first divided by excess,
+// so that no node is worth more than it costs.
 //
-// The argument is that of the root with a term for each rule. If no node is worth more than its cost, its price less rewards plus taxes,
-// then Σ w·n ≤ Σ over nodes of that cost, which is the price of the fleet less rewards times the nodes of that kind, at least Most+1 of
-// them, plus taxes times theirs, at most Most. So price ≥ Σ w·n + Σ sign·toll·limit. Divided by excess, nodes that exceed their cost no
-// longer do.
+// Let the cost of a node be its price less rewards plus taxes. If no node holds more than its cost, then Σ w·n ≤ Σ of the costs of all
+// nodes ≤ price of the fleet − Σ reward·(Most+1) + Σ tax·Most, because there are at least Most+1 nodes of a rewarded kind and at most Most
+// of a taxed one. So price ≥ Σ w·n + Σ sign·toll·limit.
 func (l *branch) prove(b *branching, excess float64) {
 	bound := 0.0
 	for k, n := range b.r.p.count {
@@ -410,7 +401,7 @@ func (l *branch) prove(b *branching, excess float64) {
 	}
 }
 
-// limit is how many nodes a rule allows at most, or asks for at least.
+// limit returns the number of nodes that a rule allows at most or demands at least.
 func (x *rule) limit() int {
 	if x.more {
 		return x.Most + 1
@@ -418,11 +409,9 @@ func (x *rule) limit() int {
 	return x.Most
 }
 
-// divide looks for the price at which the number of nodes that cost as much is farthest from whole, where all are
-// whole for the set of cells and the price, and where those are, too, for the class and the number of items at
-// which the number of nodes that hold as many is.
-//
-// The number that is farthest from whole is the one on which both sides differ most from what the LP wanted, so both bounds rise.
+// divide sets l.next to the rule whose number of nodes is farthest from whole in the LP's solution, so that both sides differ as much as
+// possible from it. It tries three sorts of rules in turn, and a later sort only if all numbers of the earlier ones are whole: nodes by
+// price; nodes by price in the cells of one place; nodes by price that hold at least n items of a class.
 func (b *branching) divide(l *branch) {
 	best := branchWhole
 	try := func(x rule) (nodes float64) {
@@ -470,12 +459,9 @@ func (b *branching) used() func(func(int, float64) bool) {
 	}
 }
 
-// dive turns the LP's solution into a fleet: it buys what is whole, or else the node that is nearest to it, and
-// asks for the rest again, under what the rules leave. Where the rest can make nothing cheaper that node was the
-// wrong one, and the next is tried. A cheaper fleet lowers the cutoff with it.
-//
-// A branch forbids what made its parent's solution fractional, so its own is closer to a fleet. A cheaper fleet found here is worth twice:
-// it is the answer, and it makes the cutoff lower, below which fewer branches are left.
+// dive looks for a cheaper fleet near the LP's solution. It buys the whole nodes, or else one node of the pattern with the largest
+// fraction, and solves the LP for the rest. If that cannot make a cheaper fleet, it tries another node instead. A cheaper fleet becomes
+// r.best and lowers the cutoff, so that fewer branches are left. Afterwards the LP in b is no longer that of the branch.
 func (b *branching) dive() {
 	if b.r.best.left == nil {
 		return // no fleet was asked for
@@ -495,14 +481,14 @@ func (b *branching) dive() {
 			if next.total == 0 || next.total == from.total {
 				return
 			}
-			if solved++; b.promises(next, rules) {
+			if solved++; b.mayBeCheaper(next, rules) {
 				t = next
 			}
 		}
 	}
 }
 
-// amounts lists the patterns of the LP's solution, those of which it buys most first.
+// amounts returns the patterns of the LP's solution, those of which it buys most first.
 func (b *branching) amounts() []amount {
 	var out []amount
 	for j, x := range b.used() {
@@ -512,6 +498,7 @@ func (b *branching) amounts() []amount {
 	return out
 }
 
+// buyWhole buys the whole nodes of the LP's solution for t, and returns how many it bought.
 func (b *branching) buyWhole(t *partial, order []amount) (bought int) {
 	for _, a := range order {
 		if n := int(math.Floor(a.x + branchWhole)); n > 0 {
@@ -521,8 +508,10 @@ func (b *branching) buyWhole(t *partial, order []amount) (bought int) {
 	return bought
 }
 
-// promises solves the LP for what is left to place, and reports whether it may make a cheaper fleet.
-func (b *branching) promises(t *partial, rules []rule) bool {
+// mayBeCheaper sets b's LP to the items that t has not placed, under what the nodes of t leave of the rules, and reports whether these
+// nodes and the LP's solution together may cost less than the cutoff. More columns only lower the LP's value, so it stops as soon as that
+// is low enough. After diveTurns turns the answer is no.
+func (b *branching) mayBeCheaper(t *partial, rules []rule) bool {
 	left := slices.Clone(rules)
 	for i := range left {
 		for j := range t.nodes {
@@ -532,7 +521,7 @@ func (b *branching) promises(t *partial, rules []rule) bool {
 		}
 	}
 	b.start(t.rem, left)
-	most := (b.cutoff*(1-exactSlack) - float64(b.r.p.priceOf(t.nodes))) / 1e9
+	most := (b.cutoff*(1-exactSlack) - float64(b.r.p.priceOf(t.nodes))) / 1e9 // the LP counts in dollars
 	for range diveTurns {
 		if b.optimize(); b.program.Value() < most {
 			return true
@@ -548,13 +537,14 @@ func (b *branching) promises(t *partial, rules []rule) bool {
 	return false
 }
 
-// treeSlack is taken off worths and tolls before they are rounded; see proofSlack.
+// treeSlack is the part of worths and tolls that is taken off before rounding; see proofSlack.
 const treeSlack = 1e-8
 
-// certify writes the tree down in whole numbers, for a part with the numbers of this one, and says which bound it proves.
+// certify returns the tree in whole numbers and the bound that it proves, for part q, which is this part or a twin. Without a tree (b is
+// nil) it returns 0.
 //
-// A bound is rounded up to the next price that a fleet can have at all: all prices of nodes are multiples of their greatest common
-// divisor. In a catalogue of round prices that closes the last of a gap.
+// The bound is rounded up to the next price that a fleet can have: every price of a node is a multiple of the greatest common divisor of
+// all prices.
 func (b *branching) certify(q *part) (verify.Tree, int64) {
 	if b == nil {
 		return verify.Tree{}, 0
@@ -579,7 +569,8 @@ func (b *branching) certify(q *part) (verify.Tree, int64) {
 	return t, (max(low, 0) + unit - 1) / max(unit, 1) * unit
 }
 
-// exact rounds worths and rewards down and taxes up, so that no node gets worth more than it costs.
+// exact returns the worths and tolls of a branch in whole numbers, and the bound that they prove. Worths and rewards are rounded down and
+// taxes up, so that no node becomes worth more than it costs.
 func (l *branch) exact(p *part, rules []rule) (worth, toll []int64, bound int64) {
 	for k, w := range l.worth {
 		whole := int64(min(w*(1-treeSlack), verify.MaxWorth))

@@ -2,46 +2,46 @@ package pack
 
 import "karpenter.sh/karpenter/internal/core/work"
 
-// A budget says when to stop. It counts work and asks no clock; the meter alone may do that.
+// A budget decides when to stop. It counts work and reads no clock; only the meter may do that.
 //
-// A first part of the work is granted whatever it brings. After it the search goes on only as long as there is something at stake and
-// it still gets somewhere: price and bound are more than stakeShare and stakeLeast apart, and the last half of all work so far brought
-// them noticeably nearer to each other.
+// The first part of the work (least) is always granted. After it the search continues only while there is something to gain (price and
+// bound are more than stakeShare and stakeLeast apart) and it makes progress (the last half of all work so far brought them nearer to each
+// other).
 //
-// Stopping is decided by money. One percent of a fleet that costs ten dollars an hour is worth no second of a
-// controller that thirty pools wait for; one percent of a fleet that costs a thousand is. And a search that has
-// used half of its work since it last got anywhere is given up, however much is at stake: gains get rarer the
-// longer a search lasts, and a gain that came late announces the next one for later still.
+// Money decides. One percent of a fleet that costs ten dollars an hour is not worth a second of the controller; one percent of a thousand
+// dollars is. A search that made no progress in the last half of its work is stopped however much is at stake, because gains get rarer the
+// longer a search lasts.
 type budget struct {
 	meter       *work.Meter
-	began       work.Units
-	least, most work.Units
-	trials      int
-	over        bool
-	sure        bool  // the work has to be done: nothing ends it
-	without     stage // what is left out
+	began       work.Units // what the meter had counted when the budget was made
+	least, most work.Units // see Options
+	trials      int        // how often spend said yes
+	over        bool       // the work is used up; stays true
+	sure        bool       // the work has to be done: nothing ends it
+	without     stage      // stages that are left out
 
-	watched  *solution // whose price and bound are at stake; nil while there is none
-	apart    float64   // how far they were from each other when that last improved
-	looked   work.Units
-	improved work.Units // when that was
+	watched  *solution  // whose price and bound are compared; nil while there is none
+	apart    float64    // price less bound when that last improved
+	looked   work.Units // when worthwhile last compared them
+	improved work.Units // when apart was set
 }
 
 const (
 	stakeShare = 5e-3
 	stakeLeast = 2e7 // nano-dollars an hour
-	// stakeWhole is for how many nano-dollars an hour at stake the whole sure part of the work may go into one attempt. With four dollars
-	// the price workloads, of which half a dollar is at stake, keep what column generation and search win them, and 5,000 pods of nearly
-	// as many shapes, which neither makes cheaper by a thousandth, are planned in a third of the work.
+	// stakeWhole is the stake, in nano-dollars an hour, for which one attempt may use all of the least work (see grant). With four dollars
+	// the price workloads, of which half a dollar is at stake, keep what column generation and search gain; and 5,000 pods of nearly as
+	// many shapes, which neither makes cheaper by a thousandth, are planned with a third of the work.
 	stakeWhole = 4e9
-	// paceGain is by which part price and bound have to get nearer to each other for a search to be given as much work again.
+	// paceGain is the part by which the distance of price and bound has to shrink for a search to get more work (pace).
 	paceGain = 0.05
-	// stakeGain is by which part price and bound have to get nearer to each other to count as improved.
+	// stakeGain is the part by which the distance of price and bound has to shrink to count as progress (worthwhile).
 	stakeGain = 0.01
-	// stakeLooks is how often stakes are looked at during the first part of the work; it goes on at that pace.
+	// stakeLooks is how often worthwhile compares price and bound during the least work. Later it compares them at the same intervals.
 	stakeLooks = 8
 )
 
+// newBudget returns a budget that begins now. Without a meter in the options it counts with its own.
 func newBudget(o Options) *budget {
 	b := &budget{meter: o.Meter, least: o.Least, most: o.Most, without: o.without}
 	if b.meter == nil {
@@ -51,13 +51,13 @@ func newBudget(o Options) *budget {
 	return b
 }
 
-// uncut is a budget for work that has to be done.
+// uncut returns a budget for work that has to be done: spend always says yes.
 func (b *budget) uncut() *budget {
 	return &budget{meter: b.meter, began: b.meter.Spent(), sure: true, without: b.without}
 }
 
-// grant is how much work goes into something that may come to nothing: so much of the sure part of all work as what is at stake is of
-// stakeWhole. Without a sure part stakes do not count; then it is 0, for any amount.
+// grant returns how much work an attempt that may gain nothing gets: the part stake/stakeWhole of the least work. If stakes do not count
+// (least is 0), it returns 0, which means any amount.
 func (b *budget) grant(stake float64) work.Units {
 	if b.least == 0 {
 		return 0
@@ -65,11 +65,10 @@ func (b *budget) grant(stake float64) work.Units {
 	return max(work.Units(float64(b.least)*min(stake/stakeWhole, 1)), 1)
 }
 
-// granted is a budget for one such attempt, and for no more than is left.
+// granted returns a budget for one such attempt, with at most the work that is left.
 //
-// An attempt gets a budget of its own so that it cannot eat what the next one was meant to have. A column generation that does not come to
-// its end leaves nothing behind, no bound and few good patterns; the search, which could have used the same work piece by piece, would
-// then find the purse empty.
+// With its own budget an attempt cannot use up the work of the next one. A column generation that does not finish has no bound and few good
+// patterns, so the search, which can use any amount of work, must still get some.
 func (b *budget) granted(stake float64) *budget {
 	out := &budget{meter: b.meter, began: b.meter.Spent(), sure: b.sure, over: b.over, most: b.grant(stake), without: b.without}
 	if left, ok := b.left(); ok && (out.most == 0 || left < out.most) {
@@ -78,7 +77,7 @@ func (b *budget) granted(stake float64) *budget {
 	return out
 }
 
-// left is how much more may be done; ok is false when that is any amount.
+// left returns how much work may still be done; ok is false if that is any amount.
 func (b *budget) left() (left work.Units, ok bool) { return b.most - b.spent(), b.most > 0 }
 
 // charge notes work that was done.
@@ -87,10 +86,8 @@ func (b *budget) charge(n int) { b.meter.Charge(work.Units(n)) }
 // spent is the work since the budget was made.
 func (b *budget) spent() work.Units { return b.meter.Spent() - b.began }
 
-// spend asks to do one more trial. Once it has said no it stays with it. The first trial is always granted.
-//
-// That it stays with a no keeps a run deterministic: whatever is asked afterwards, in whatever order, sees the same end. That the first
-// trial is granted means that there is always a fleet to return.
+// spend reports whether one more trial may be done, and counts it. After the first no it always says no, so that a run is deterministic.
+// The first trial is always granted, so that there is always a fleet to return.
 func (b *budget) spend() bool {
 	if b.over || b.sure {
 		return b.sure
@@ -104,24 +101,25 @@ func (b *budget) spend() bool {
 	return true
 }
 
-// A pace ends a search that gets nowhere: it is granted what is at stake, and beyond that goes on as long as the last half of its work
-// brought price and bound noticeably nearer to each other.
+// A pace ends a search that makes no progress. The search gets the work that its stake justifies (grant). After that it continues while the
+// last half of its work brought price and bound noticeably nearer to each other.
 type pace struct {
-	b               *budget
-	began, improved work.Units
-	granted         work.Units // 0: any amount
-	apart           float64
+	b        *budget
+	began    work.Units
+	improved work.Units // work since began when apart last shrank by paceGain
+	granted  work.Units // 0: any amount
+	apart    float64    // price less bound at that time
 }
 
+// newPace returns the pace of a search that begins now, with this distance of price and bound.
 func (b *budget) newPace(apart float64) *pace {
 	return &pace{b: b, began: b.spent(), granted: b.grant(apart), apart: apart}
 }
 
-// onward reports whether to go on.
+// onward reports whether the search may continue. apart is the present distance of price and bound.
 //
-// Half of the work so far is the measure because it needs no constant that knows how large the question is: a
-// search that last got somewhere after one second may go on until two, a search that got somewhere after a minute
-// until two minutes. It can waste no more than it has used well.
+// "Half of the work so far" needs no constant for the size of the question: a search whose last progress was after one second may continue
+// until two seconds, one whose last progress was after a minute until two minutes.
 func (p *pace) onward(apart float64) bool {
 	now := p.b.spent() - p.began
 	if apart < p.apart*(1-paceGain) {
@@ -130,10 +128,11 @@ func (p *pace) onward(apart float64) bool {
 	return p.granted == 0 || now <= p.granted || p.improved >= now/2
 }
 
-// watch says whose price and bound are at stake from now on.
+// watch makes worthwhile look at the price and bound of s from now on.
 func (b *budget) watch(s *solution) { b.watched, b.improved = s, 0 }
 
-// worthwhile looks at the stakes now and then.
+// worthwhile reports whether more work may pay, as described at budget. It compares price and bound only at intervals, and says yes in
+// between.
 func (b *budget) worthwhile() bool {
 	now := b.spent()
 	if b.least == 0 || b.watched == nil || now-b.looked < b.least/stakeLooks {
@@ -152,7 +151,7 @@ func (b *budget) worthwhile() bool {
 	return now < b.least || apart > float64(stakeShare*bound) && apart > stakeLeast && b.improved >= now/2
 }
 
-// stakes are the price and the bound so far. ok is false before there is a fleet that holds everything.
+// stakes returns the price and the bound so far. ok is false until there is a fleet that holds every item.
 func (s *solution) stakes() (price int64, bound float64, ok bool) {
 	for _, r := range s.runs {
 		if r.best == nil || r.best.lost > 0 {

@@ -8,18 +8,17 @@ import (
 	"karpenter.sh/karpenter/internal/core/pack/verify"
 )
 
-// A proof is a bound by an LP: worths per class and per unit of the limits.
+// A proof is a bound by an LP, with its worths.
 //
-// Several are kept, because the best one in floating point is not always the best one in whole numbers: a worth of a limit that is too
-// large to be written down, or a worth of items that lie just above their price, can cost it more than another one is behind.
+// A run keeps several, because the best one in floating point may not be usable in whole numbers (see exact).
 type proof struct {
-	value float64
-	worth []float64
-	limit []float64
+	value float64   // the bound
+	worth []float64 // per class
+	limit []float64 // per limit: worth of one unit
 }
 
-// proofSlack is taken off worths before they are rounded down. It is a thousand times what floating point may have got wrong in showing
-// that no cell holds more than it costs, so that whole numbers show it too.
+// proofSlack is the part of each worth that is taken off before rounding down. It is a thousand times the error of floating point in the
+// proof that no cell holds more than it costs, so that the proof also holds in whole numbers.
 const proofSlack = 2e-6
 
 // An exactProof is a proof in whole numbers.
@@ -29,7 +28,7 @@ type exactProof struct {
 	limit []int64
 }
 
-// certify makes whole numbers of the best proof that fits into them.
+// certify returns the best proof that can be written in whole numbers, or a proof of 0 if there is none.
 func (r *run) certify() exactProof {
 	proofs := slices.Clone(r.proofs)
 	slices.SortStableFunc(proofs, func(a, b proof) int { return cmp.Compare(b.value, a.value) })
@@ -41,12 +40,11 @@ func (r *run) certify() exactProof {
 	return exactProof{worth: make([]int64, r.p.classes()), limit: make([]int64, len(r.p.limits))}
 }
 
-// exact rounds worths down, and what limits are worth up, so that every cell costs at least what it did; ok is false where a limit is
-// worth more than can be written down. A node that uses several limits loses up to one unit for each in rounding: an item is worth so
-// much less.
+// exact writes a proof in whole numbers: worths of items rounded down and worths of limits rounded up, so that no node holds more than it
+// costs. ok is false if a limit is worth more than verify.MaxLimitWorth.
 //
-// Rounding worths down can only make nodes hold less than they cost, which keeps the proof. It costs at most one nano-dollar for each
-// item, so a fleet of ten thousand items loses a hundred-thousandth of a dollar of its bound.
+// Rounding may lower the cost of a node by up to one nano-dollar for each limit that it uses, so each item is worth lost less. Rounding a
+// worth down costs at most a nano-dollar for each item: ten thousand items lower the bound by a hundred-thousandth of a dollar.
 func (r *run) exact(f proof) (e exactProof, ok bool) {
 	lost := float64(max(len(f.limit)-1, 0))
 	back := -f.value // what limits and short stock give back

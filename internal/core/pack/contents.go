@@ -8,40 +8,42 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A ruledSack is the knapsack of one node under the rules of a branch. A rule about contents adds its toll, or takes it off, from some
-// number of items of one class on: then what a number of items is worth is no longer in proportion to it, but still independent of the
-// other classes. The search is that of a knapsack; what is still to come is bounded by prices of room,
+// A ruledSack is the knapsack of one node under the rules of a branch (branch.go). A rule about contents adds its toll, or takes it off, if
+// the node holds at least some number of items of a class. So the worth of n items of a class is not in proportion to n, but it does not
+// depend on other classes. The search is that of a knapsack. The items still to come are bounded by prices of room,
 //
-//	Σ price·room + Σ over classes max over n (value(n) − n·price·need).
+//	Σ price·room + Σ over classes max over n (value(n) − n·price·need),
+//
+// and by the best rate of one dimension, whichever is lower.
 type ruledSack struct {
 	p      *part
 	limit  []int     // per class: at most so many
-	room   *knapsack // for prices of room
+	room   *knapsack // finds prices of room; also searches if no rule is about contents
 	cell   int
-	ruled  bool      // some rule is about contents; else the rest is not used
-	start  []int     // per class: where its numbers begin in
-	value  []float64 // what so many items of it are worth
-	order  []int
+	ruled  bool      // some rule is about contents; else the fields below are not used
+	start  []int     // per class: index in value of the worth of 0 items
+	value  []float64 // what n items of class k are worth: value[start[k]+n]
+	order  []int     // classes by their worth per priced room
 	above  []float64 // per position: what classes from there on may be worth above their room
 	rate   []float64 // position*dims: the best worth per unit of room from there on
-	rooms  []int64   // position*dims: what is left there
-	counts []int     // per position
-	must   int       // a class without which the cell may not be used; −1: none
+	rooms  []int64   // position*dims: room that is left before the class there
+	counts []int     // per position: items
+	must   int       // a class that has to be on the node because it justifies a large cell; −1: none
 	best   float64
-	upper  float64 // of what was not looked at
-	found  load
-	nodes  int
+	upper  float64 // bound of the branches that were not looked at
+	found  load    // contents worth best
+	nodes  int     // search nodes that may still be looked at
 	steps  work.Steps
 }
 
-// branchNodes is the search effort per cell.
+// branchNodes is the most search nodes for one cell.
 const branchNodes = 2000
 
 func newRuledSack(p *part) *ruledSack {
 	return &ruledSack{p: p, limit: p.limit, room: newKnapsack(p), start: make([]int, p.classes())}
 }
 
-// set works out what numbers of items are worth on cell c.
+// set prepares a search of cell c: it computes what each number of items is worth there, under the worths and tolls of b.
 func (s *ruledSack) set(b *branching, c int) {
 	s.cell, s.value = c, s.value[:0]
 	s.room.value = b.worth
@@ -68,9 +70,11 @@ func (s *ruledSack) set(b *branching, c int) {
 	}
 }
 
+// worth returns what n items of class k are worth, tolls included.
 func (s *ruledSack) worth(k, n int) float64 { return s.value[s.start[k]+n] }
 
-// search returns a value that no contents exceed, and contents worth more than floor if it found some.
+// search returns a value that no contents exceed, and the best contents that it found worth more than floor, or nil. The contents are valid
+// until the next search.
 func (s *ruledSack) search(floor float64) (float64, *load) {
 	cell := &s.p.cells[s.cell]
 	if !s.ruled {
@@ -95,7 +99,7 @@ func (s *ruledSack) search(floor float64) (float64, *load) {
 	return max(s.best, s.upper), &s.found
 }
 
-// searchPlain does so where no rule is about contents.
+// searchPlain is search if no rule is about contents. A plain knapsack is enough then.
 func (s *ruledSack) searchPlain(floor float64) (float64, *load) {
 	k, cell := s.room, &s.p.cells[s.cell]
 	if !cell.large {
@@ -124,7 +128,7 @@ func (s *ruledSack) searchPlain(floor float64) (float64, *load) {
 	return upper, &s.found
 }
 
-// prepare orders the classes that fit by what they are worth per priced room.
+// prepare orders the classes that fit by their worth per priced room, and computes what the bounds in descend need (above, rate).
 func (s *ruledSack) prepare() {
 	p, k := s.p, s.room
 	k.limit = s.limit
@@ -168,7 +172,7 @@ func (s *ruledSack) prepare() {
 	copy(s.rooms, k.room)
 }
 
-// priced is what the room of an item is worth.
+// priced returns what the room of an item of class k is worth.
 func (s *ruledSack) priced(k int) float64 {
 	var sum float64
 	for d, u := range s.p.needs(k) {
@@ -177,7 +181,8 @@ func (s *ruledSack) priced(k int) float64 {
 	return sum
 }
 
-// descend decides on the class at position i; v is what the earlier ones are worth.
+// descend tries all numbers of items of the class at position i, and all contents of later positions with each. v is what the items of
+// earlier positions are worth.
 func (s *ruledSack) descend(i int, v float64) {
 	p := s.p
 	if i == len(s.order) {

@@ -8,36 +8,34 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A division looks for the most valuable contents of one node by branch and bound over the fractional knapsack:
-// where the best contents in fractions have two and a half items of a class, the best in whole items have at most
-// two or at least three of it. Each of these is a question like the one before, and the question that may hold most
-// is asked first, so that the search can end at any time with a ceiling that is as low as its work can make it.
+// A division looks for the most valuable contents of one node by branch and bound over the fractional knapsack. If the best contents in
+// fractions have two and a half items of a class, contents in whole items have at most two or at least three of it. Each case is a question
+// like the one before. The question with the highest ceiling is asked first, so that the search can end at any time with a low ceiling.
 //
-// It is for the few cells that the depth-first search does not come to the end of. That goes through the classes
-// one by one, is quick at a look, and spends all of its looks on what begins with the class of the best rate: where
-// a machine holds one very large item and several that are worth nearly the same, its ceiling stays where it was at
-// the first look.
+// It is for the few cells whose depth-first search (knapsack.descend) does not finish. That search spends all its nodes on contents that
+// begin with many items of the first class. If a machine holds one very large item and several that are worth nearly the same, its ceiling
+// does not fall.
 type division struct {
-	k      *knapsack
+	k      *knapsack // its order, rooms and sack are used; a position is an index in k.order
 	forced int
 	sure   float64 // what the forced item is worth
 	tree   []side
-	open   sides
-	low    []int // per position: items that the rules ask for
-	high   []int // and allow
-	room   []int64
-	at     []int // position of each variable of the LP
-	counts []int // per position: contents in whole items
+	open   sides   // questions that are not divided yet
+	low    []int   // per position: items that the rules of the present question demand
+	high   []int   // per position: items that they allow
+	room   []int64 // room that is left
+	at     []int   // per variable of the LP: its position
+	counts []int   // per position: contents in whole items
 }
 
-// A side is one of the two questions that a rule makes of the one above it.
+// A side is one of the two questions into which a rule divides the question above it: the class at one position has low to high items.
 type side struct {
-	above int // −1 for the first
-	at    int // position of the class that the rule is about
-	low   int // at least so many, and
-	high  int // at most
-	most  float64
-	// What to divide by next: in fractions there are this many of a class, and a part.
+	above int     // −1 for the first question
+	at    int     // position of the class
+	low   int     // at least so many
+	high  int     // at most so many
+	most  float64 // its ceiling: no contents are worth more
+	// The next rule: the class at position next has at most whole items, or more.
 	next, whole int
 }
 
@@ -57,14 +55,14 @@ func (s *sides) Pop() any {
 	return last
 }
 
-// divide goes on where weigh and rank have listed the classes, with at most so many questions as k.deep says. It
-// sets k.best, k.found and k.upper as descend does.
+// divide continues after weigh, rank and descend with a division of at most k.deep questions. It improves k.best and k.found, and sets
+// k.upper to the highest ceiling of the questions that are left.
 func (k *knapsack) divide(sure float64, forced int) {
 	n := len(k.order)
 	d := &division{k: k, forced: forced, sure: sure, low: make([]int, n), high: make([]int, n),
 		counts: make([]int, n), room: make([]int64, k.p.dims)}
 	d.open.d = d
-	d.take()
+	d.tryWhole()
 	if n == 0 {
 		return
 	}
@@ -84,10 +82,11 @@ func (k *knapsack) divide(sure float64, forced int) {
 	}
 }
 
-// ask bounds a question, takes the whole items of its answer as contents, and keeps it open if there may be better ones.
+// ask computes the ceiling of a question by the fractional knapsack, and tries the whole items of the answer as contents. If the question
+// may hold better contents, it is added to d.open.
 func (d *division) ask(s side) {
 	k := d.k
-	held, ok := d.rule(&s)
+	held, ok := d.applyRules(&s)
 	if !ok {
 		return
 	}
@@ -112,19 +111,19 @@ func (d *division) ask(s side) {
 		return
 	}
 	divides := d.divisor(&s)
-	fit := d.take()
+	fit := d.tryWhole()
 	switch {
 	case divides:
 		d.tree = append(d.tree, s)
 		heap.Push(&d.open, len(d.tree)-1)
-	case !fit: // rounding made whole items of what is none
+	case !fit: // an amount just below a whole number was rounded up
 		k.upper = max(k.upper, s.most)
 	}
 }
 
-// rule applies the rules of a side and of those above it, and returns what the items that they ask for are worth;
-// ok is false if these cannot be together.
-func (d *division) rule(s *side) (held float64, ok bool) {
+// applyRules sets d.low, d.high and d.room by the rules of a side and of all sides above it. It returns what the items that they demand are
+// worth; ok is false if these items cannot be on one node.
+func (d *division) applyRules(s *side) (held float64, ok bool) {
 	k := d.k
 	copy(d.room, k.rooms[:k.p.dims])
 	for j, class := range k.order {
@@ -167,7 +166,7 @@ func (d *division) foes(i, j int) bool {
 	return k.p.foes != nil && slices.Contains(k.p.foes[k.order[i]], k.order[j])
 }
 
-// put takes the room of some items off what is left, and reports whether there was as much.
+// put takes the room of n items of the class at position j off d.room, and reports whether there was enough.
 func (d *division) put(j, n int) bool {
 	fit := true
 	for r, u := range d.k.p.needs(d.k.order[j]) {
@@ -180,8 +179,8 @@ func (d *division) put(j, n int) bool {
 // wholeSlack is how far from a whole number an amount may be and still be one.
 const wholeSlack = 1e-7
 
-// divisor reads the whole items of an answer and says what to divide by: the class of which most is lost by leaving
-// out what is cut, or a class that meets a foe. It returns false if there is none.
+// divisor sets d.counts to the whole items of the knapsack's answer, and s.next and s.whole to the rule that divides the question: by the
+// class whose cut item is worth most, or else by a class that meets one of its foes. It returns false if the answer needs no rule.
 func (d *division) divisor(s *side) bool {
 	k := d.k
 	copy(d.counts, d.low)
@@ -201,7 +200,7 @@ func (d *division) divisor(s *side) bool {
 	for j, n := range d.counts {
 		for i := range d.counts[:j] {
 			if n > 0 && d.counts[i] > 0 && d.foes(i, j) {
-				s.next, s.whole = j, 0 // or at least one, and none of its foes
+				s.next, s.whole = j, 0 // none of it, or at least one and none of its foes (applyRules)
 				return true
 			}
 		}
@@ -209,8 +208,9 @@ func (d *division) divisor(s *side) bool {
 	return false
 }
 
-// take fills up what whole items leave, and keeps them if they are the best contents so far. It reports whether they fit.
-func (d *division) take() bool {
+// tryWhole reports whether the whole items in d.counts fit on one node. If so, it adds items to them while there is room, and keeps the
+// contents in k.found if they are the best so far.
+func (d *division) tryWhole() bool {
 	k := d.k
 	copy(d.room, k.rooms[:k.p.dims])
 	worth := d.sure
@@ -218,14 +218,14 @@ func (d *division) take() bool {
 		if n == 0 {
 			continue
 		}
-		if !d.put(j, n) || d.meets(j) {
+		if !d.put(j, n) || d.meetsFoe(j) {
 			return false
 		}
 		worth += float64(k.value[k.order[j]] * float64(n))
 	}
 	for j, class := range k.order {
 		n := holds(k.p.needs(class), d.room, k.most(class, d.forced)-d.counts[j])
-		if n <= 0 || k.class.banned[class] > 0 || d.meets(j) {
+		if n <= 0 || k.class.banned[class] > 0 || d.meetsFoe(j) {
 			continue
 		}
 		d.put(j, n)
@@ -235,13 +235,13 @@ func (d *division) take() bool {
 	if worth > k.best {
 		k.best = worth
 		copy(k.counts, d.counts)
-		k.keep(len(k.order), d.forced)
+		k.keepFound(len(k.order), d.forced)
 	}
 	return true
 }
 
-// meets reports whether a class has a foe among the contents.
-func (d *division) meets(j int) bool {
+// meetsFoe reports whether the contents have a class that the class at position j may not meet.
+func (d *division) meetsFoe(j int) bool {
 	if d.k.p.foes == nil {
 		return false
 	}

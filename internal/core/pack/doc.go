@@ -15,6 +15,16 @@
 //
 // Dimensions are whole numbers below 2^53. Prices and worths are nano-dollars an hour.
 //
+// # Words
+//
+//	part     a piece of the problem that shares nothing with the others (reduce.go). A run searches one part; a solution is all runs
+//	group    classes of a part that may use the same cells
+//	load     what one node holds; nodes are a number of nodes with the same load
+//	pricing  worths of items, with the prices of room that belong to them
+//	supply   what is left of stock and limits while a fleet is built
+//	guide    parameters of a greedy run
+//	stake    price less bound: the most that more work can save
+//
 // # Three linear programs
 //
 // All bounds rest on one inequality. Assume that no pattern of any cell holds items that are worth more than the cell

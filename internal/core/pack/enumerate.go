@@ -2,16 +2,14 @@ package pack
 
 import "karpenter.sh/karpenter/internal/core/work"
 
-// An enumeration finds the cheapest nodes for a few items by dynamic programming over all sub-multisets of them. It knows cells of
-// which any number can be had, no conflicts.
+// An enumeration finds the cheapest nodes for a few items by dynamic programming over all sub-multisets of them. It supports no stock, no
+// limits and no conflicts.
 //
-// Multisets of items are numbers in a mixed radix: digit i counts items of class i. For each the cheapest cell that holds it is known, and
-// then price(S) = min over T ⊆ S of cell(T) + price(S∖T), where T may be taken to hold an item of the first class that S has any of:
-// some node has to hold it, and saying who first counts every way of dividing S once and not once for each order. The pairs (S, T) number
-// the product of (n+1)(n+2)/2, which is what decides whether this is worth it.
+// A multiset of items is a number in a mixed radix: digit i counts items of class i. For each multiset the cheapest cell that holds it is
+// found, and then price(S) = min over T ⊆ S of cell(T) + price(S∖T). T always holds an item of the first class in S: some node has to hold
+// it, and so every way of dividing S is tried once and not once for each order. There are Π (n+1)(n+2)/2 pairs (S, T).
 //
-// The result is an optimum and needs no bound: the LP's bound below it is still reported, because it can be checked
-// without trusting the search.
+// The result is optimal. The LP's bound is reported all the same, because it can be checked without trusting this search.
 type enumeration struct {
 	p       *part
 	classes []int
@@ -20,18 +18,19 @@ type enumeration struct {
 	single  []int   // per multiset: cheapest cell that holds it, −1 if none
 	price   []int64 // per multiset: of the cheapest nodes for it
 	first   []int   // per multiset: contents of one of these nodes
-	use     []int64
-	digits  []int
-	part    []int
+	use     []int64 // scratch: per dimension, what a multiset needs
+	digits  []int   // scratch: items per class of the multiset in hand
+	part    []int   // scratch: items per class of a part of it
 	steps   work.Steps
 }
 
-// mostPairs is up to how many pairs of multisets enumerating is worth it.
+// mostPairs is the most pairs of multisets for which a part is enumerated.
 const mostPairs = 300_000
 
+// tooDear is the price of a multiset that no nodes can hold.
 const tooDear = int64(1) << 60
 
-// countPairs says how many pairs of a multiset and a sub-multiset there are, at most most+1.
+// countPairs returns how many pairs of a multiset and a sub-multiset there are, at most most+1.
 func countPairs(counts []int, most int) int {
 	pairs := 1
 	for _, n := range counts {
@@ -87,6 +86,7 @@ func (e *enumeration) solve(classes, counts []int) (ns []nodes, price int64, ok 
 	return e.nodes(size - 1), e.price[size-1], true
 }
 
+// resize returns a slice of length n, in the memory of s if that is large enough. Its contents are undefined.
 func resize[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)
@@ -94,6 +94,7 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
+// split writes the digits of a multiset, which are the numbers of items per class.
 func (e *enumeration) split(set int, into []int) {
 	for i := len(e.radix) - 1; i >= 0; i-- {
 		into[i] = set / e.radix[i]
@@ -101,7 +102,7 @@ func (e *enumeration) split(set int, into []int) {
 	}
 }
 
-// cheapest is the first, and so the cheapest, cell that holds a multiset.
+// cheapest returns the cheapest cell that holds a multiset on one node, −1 if none does. Cells are sorted by price, so it is the first one.
 func (e *enumeration) cheapest(set int) int {
 	p := e.p
 	e.split(set, e.digits)
@@ -138,8 +139,8 @@ func (e *enumeration) open(c *cell) bool {
 	return true
 }
 
-// best finds the cheapest nodes for a multiset: one node with some of it, among them an item of its first class, and the best for the
-// rest.
+// best sets price and first of a multiset: the cheapest way to hold some of it, with an item of its first class, on one node, and the rest
+// on the cheapest nodes for the rest.
 func (e *enumeration) best(set int) {
 	e.split(set, e.digits)
 	lead := 0
@@ -172,6 +173,7 @@ func (e *enumeration) best(set int) {
 	e.price[set], e.first[set] = low, first
 }
 
+// nodes returns the cheapest nodes for a multiset, after solve.
 func (e *enumeration) nodes(set int) []nodes {
 	var out []nodes
 	for set > 0 {
@@ -189,7 +191,8 @@ func (e *enumeration) nodes(set int) []nodes {
 	return out
 }
 
-// enumerate solves a small part to the optimum. It returns false when the part is not small.
+// enumerate solves a small part to the optimum and makes it the best fleet. It returns false if the part is not small, has constraints that
+// enumeration does not support, or has items that no nodes can hold.
 func (r *run) enumerate() bool {
 	if !r.b.does(enumerating) || !r.p.enumerable() || countPairs(r.p.count, mostPairs) > mostPairs {
 		return false

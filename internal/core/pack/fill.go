@@ -16,10 +16,12 @@ type load struct {
 	counts  []int
 }
 
+// reset makes the load an empty one of cell c, and keeps its memory.
 func (l *load) reset(c int) {
 	l.cell, l.classes, l.counts = c, l.classes[:0], l.counts[:0]
 }
 
+// add adds n items of class k.
 func (l *load) add(k, n int) {
 	for i, c := range l.classes {
 		if c == k {
@@ -34,6 +36,7 @@ func (l *load) clone() load {
 	return load{l.cell, slices.Clone(l.classes), slices.Clone(l.counts)}
 }
 
+// worth returns what the contents are worth if an item of class k is worth v[k].
 func (l *load) worth(v []float64) float64 {
 	var sum float64
 	for i, k := range l.classes {
@@ -44,34 +47,33 @@ func (l *load) worth(v []float64) float64 {
 
 // A filler fills single nodes. It owns scratch memory and is used by one run.
 //
-// Filling one node well is a knapsack in several dimensions, which is done thousands of times and so has to be done roughly. The score of
-// an item is its worth per share of the room that is left, each dimension weighed by how scarce it has become: 1/(what is left of
-// it). So a node that has much memory and few cores left wants items of memory next, without any rule that says so. It is the same as
-// filling along the prices of an LP whose prices follow the room.
+// Filling one node is a knapsack in several dimensions. It is done thousands of times, so it is done greedily: the score of an item is its
+// worth per share of the room that is left, with each dimension weighed by 1/(what is left of it). So a node that has much memory and few
+// cores left takes items that need memory next. Mostly the last items are wrong then; polish exchanges some.
 //
-// What a greedy filling gets wrong is mostly its last items; polish exchanges those.
+// Calls come in this order: setWorth, begin, then fill and used for one node after the other.
 type filler struct {
 	p      *part
-	room   []int64
-	weight []float64
-	cand   []int
-	banned []int // per class: foes on the node
-	out    load
+	room   []int64   // per dimension: room that is left on the node
+	weight []float64 // per dimension: 1/room
+	cand   []int     // classes that may still go to the node
+	banned []int     // per class: above 0 if a class that it may not meet is on the node
+	out    load      // the contents so far
 	guide  guide
 
 	worth  []float64 // per class, as given to setWorth
 	ranked []int     // classes by worth, the highest first
 	live   []int     // those of them with items
-	whole  *tree     // of all classes, made when it is wanted
-	tree   *tree     // the same while there are many classes, else nil
-	quota  []int     // per candidate class: at most so many before the polish
-	turn   int
-	top    []float64
-	need   []int64
+	whole  *tree     // of all classes, made when it is first needed
+	tree   *tree     // whole while there are more than treeClasses classes with items, else nil
+	quota  []int     // per candidate class: at most so many before polish
+	turn   int       // calls of fairShares that cut; shifts where rounding begins
+	top    []float64 // scratch: see unitWorth.top
+	need   []int64   // scratch: the room that is left after one item is taken off
 	steps  work.Steps
 }
 
-// treeClasses is from how many classes on a tree is faster than going through them.
+// treeClasses is the number of classes above which a tree is faster than a pass over all of them.
 const treeClasses = 320
 
 func newFiller(p *part) *filler {
@@ -90,7 +92,8 @@ func (f *filler) setWorth(v []float64) {
 	f.whole = nil
 }
 
-// begin says which items a series of fillings starts with: rem by class, and the classes that have any (nil: look for them).
+// begin starts a series of fillings with the items in rem, per class. classes lists the classes that have items; nil stands for all
+// classes.
 func (f *filler) begin(rem []int, classes []int) {
 	f.live = append(f.live[:0], classes...)
 	if classes == nil {
@@ -106,24 +109,22 @@ func (f *filler) begin(rem []int, classes []int) {
 			f.whole = newTree(f.p, f.worth)
 		}
 		f.tree = f.whole
-		f.tree.keep(rem)
+		f.tree.setItems(rem)
 	}
 }
 
-// used tells the filler that items of a class are gone.
+// used has to be called when items of class k were placed and left of them remain.
 func (f *filler) used(k, left int) {
 	if left == 0 && f.tree != nil {
 		f.tree.remove(k)
 	}
 }
 
-// fill puts items on one node of cell c, at most rem[k] of class k, so that they are worth much. At each step it takes the class that
-// is worth most for what it uses of the room that is left, scarce room counting more; then it polishes. forced, if not negative, is a
-// class that must be there. unit says what room can be worth at most, nil if not known. The result is valid until the next call.
+// fill returns valuable contents of one node of cell c, with at most rem[k] items of class k. At each step it adds items of the class with
+// the highest score (see filler); at the end it polishes. forced, if not negative, is a class of which one item must be there. unit has the
+// prices of room, for fair shares and polish; nil if they are not known. The result is valid until the next call.
 //
-// Several items of the chosen class go there at once, about a sixth of what would fit, so that a node of fifty
-// equal pods does not take fifty steps; scarcity is measured anew after each, and the next class may be another
-// one.
+// A step adds about a sixth of the items that would fit, so that a node of fifty equal pods does not take fifty steps.
 func (f *filler) fill(c int, rem []int, forced int, unit *unitWorth) *load {
 	p, cell := f.p, &f.p.cells[c]
 	copy(f.room, cell.room)
@@ -154,9 +155,8 @@ func (f *filler) fill(c int, rem []int, forced int, unit *unitWorth) *load {
 	return &f.out
 }
 
-// candidates lists the classes to start with and how many items of each: all that may go to the cell, or, with a
-// share in the guide, only those that are worth their room here and of them a fair share, so that nodes to come
-// find the same mix.
+// candidates sets f.cand and f.quota to the classes to start with and how many items of each: all that may go to the cell and fit, or, with
+// a share in the guide, a fair share of those that are worth their room here, so that later nodes find the same mix.
 func (f *filler) candidates(cell *cell, rem []int, unit *unitWorth) {
 	f.cand = f.cand[:0]
 	f.steps += work.Steps(len(f.live)*(f.p.dims+5) + 100)
@@ -172,13 +172,12 @@ func (f *filler) candidates(cell *cell, rem []int, unit *unitWorth) {
 	}
 }
 
-// fairShares cuts the candidates to a sample of what belongs on the cell, if there is any.
+// fairShares cuts the candidates to a sample of the classes that belong on the cell: an item of such a class is worth at least 98 % of what
+// its room costs here. If no class belongs here, the candidates stay as they are.
 //
-// What belongs on the cell are the classes for which it is about the best: worth at least 98 % of what their room costs here. Of these a
-// node gets the share that one node is of all nodes like it, Σ over classes of worth times count being what these nodes hold together. A
-// share is rarely a whole number of items. The fraction is carried on from class to class along the order (at), as one draws a line in
-// pixels, so that over all classes the sum is right; where it begins differs from node to node, so that it is not always the same class
-// that gets its item.
+// Let B be the worth of all items of these classes. A node holds about (worth of its room)/B of them, times guide.share; of each class it
+// gets this part. The part is rarely a whole number of items, so the rest is carried from class to class (at), as when a line is drawn in
+// pixels. The first carry differs from node to node, so that it is not always the same class that gets an item more.
 func (f *filler) fairShares(cell *cell, rem []int, unit *unitWorth) {
 	unit.top(f.p, f.out.cell, f.top)
 	var room, belong float64
@@ -225,10 +224,10 @@ func (f *filler) fairShares(cell *cell, rem []int, unit *unitWorth) {
 	}
 }
 
-// polish replaces single items on the node by others that are worth more and fit into the room left, as long as that pays.
+// polish makes up to 40 exchanges: it removes one item or none, and adds the most valuable item that then fits. It stops when the best
+// exchange gains too little.
 //
-// An exchange gives one item back and takes the most precious item that then fits. What the room left is worth at the cell's prices bounds
-// what any exchange gains, so polishing ends as soon as that is too little to matter: on a node that is full, at once.
+// If unit is known, the worth of the room that is left bounds the gain of any exchange. So on a full node it stops at once.
 func (f *filler) polish(cell *cell, rem []int, forced int, unit *unitWorth) {
 	if f.p.foes != nil {
 		return // an exchange could bring foes together
@@ -247,14 +246,14 @@ func (f *filler) polish(cell *cell, rem []int, forced int, unit *unitWorth) {
 			return
 		}
 		if old >= 0 {
-			f.take(old)
+			f.removeOne(old)
 		}
 		f.put(replacement, 1)
 		total += gain
 	}
 }
 
-// spare is what the room left is worth at most.
+// spare returns what the room that is left is worth at most.
 func (f *filler) spare(unit *unitWorth) float64 {
 	unit.top(f.p, f.out.cell, f.top)
 	var sum float64
@@ -264,7 +263,8 @@ func (f *filler) spare(unit *unitWorth) float64 {
 	return sum
 }
 
-// exchange finds the best single exchange: which class gives up an item (−1: none has to) and which gets one.
+// exchange finds the best single exchange: the class that loses an item (−1: none) and the class that gets one (−1: no exchange gains). It
+// looks for gains up to most.
 func (f *filler) exchange(cell *cell, rem []int, forced int, most float64) (gain float64, old, replacement int) {
 	old, replacement = -1, -1
 	for i := -1; i < len(f.out.classes); i++ {
@@ -287,10 +287,8 @@ func (f *filler) exchange(cell *cell, rem []int, forced int, most float64) (gain
 	return gain, old, replacement
 }
 
-// highest is the class with the highest worth above low and at most high that fits into f.need, −1 if there is none.
-//
-// Classes stand in the order of their worth. So the search begins at the first that is not too precious to be true (its gain would be more
-// than the room left is worth), and ends at the first that fits.
+// highest returns the class with the highest worth above low and at most high that fits into f.need and has items that are not on the node
+// yet; −1 if there is none. With a tree it ignores high, which only serves to skip classes that cannot fit.
 func (f *filler) highest(cell *cell, rem []int, low, high float64) int {
 	p := f.p
 	if f.tree != nil {
@@ -320,8 +318,8 @@ func (f *filler) highest(cell *cell, rem []int, low, high float64) int {
 	return -1
 }
 
-// take removes one item of class k.
-func (f *filler) take(k int) {
+// removeOne removes one item of class k from the node.
+func (f *filler) removeOne(k int) {
 	for i, c := range f.out.classes {
 		if c == k {
 			f.out.counts[i]--
@@ -337,6 +335,7 @@ func (f *filler) take(k int) {
 	}
 }
 
+// put adds n items of class k to the node, and bans the classes that may not meet it.
 func (f *filler) put(k, n int) {
 	f.out.add(k, n)
 	for d, u := range f.p.needs(k) {
@@ -349,6 +348,7 @@ func (f *filler) put(k, n int) {
 	}
 }
 
+// on returns how many items of class k are on the node.
 func (f *filler) on(k int) int {
 	for i, c := range f.out.classes {
 		if c == k {
@@ -358,11 +358,10 @@ func (f *filler) on(k int) int {
 	return 0
 }
 
-// choose picks the next class and a number of its items. Candidates that no longer fit are dropped on the way.
+// choose returns the class with the highest score and how many of its items to add, or −1 if none fits. It drops candidates that no longer
+// fit: room only gets less.
 //
-// It is the innermost loop of the package: most of the work of a plan for thousands of shapes is done here. It goes over needs that stand
-// side by side in one slice, multiplies by weights that were inverted once for each step, and drops what no longer fits, which would be
-// looked at in vain from now on because room only gets less.
+// It is the innermost loop of the package: most of the work of a plan for thousands of shapes is done here.
 func (f *filler) choose() (int, int) {
 	p := f.p
 	best, pick := -1.0, -1

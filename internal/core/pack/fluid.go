@@ -9,50 +9,50 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// The fluid LP stands between the volume LP and the configuration LP: items may be cut, but each cell must be filled with items that
-// may use it and fit into it, so that cheap processors and cheap memory of different machines cannot be bought for the same item.
-// Its prices give a worth per item: the least that any cell that can hold the item asks for it. Such worths prove a bound for the real
-// classes, however coarse the LP sees them: it starts with buckets of classes whose needs have nearly the same direction and size, and
-// divides those that turn out to matter. What an item is worth turns on where the border between two kinds of machine runs, and a bucket
-// that lies across a border moves it: with 59 buckets of equal width, prices for 5,000 pods were off by half a percent.
+// The fluid LP is between the volume LP and the configuration LP: items may be cut, but each node holds only items that may use its cell
+// and fit into it. So it cannot buy the cores of one machine and the memory of another for the same item.
 //
-// Its columns are nodes with their contents in parts of buckets: a column of cell c says that one node holds the
-// part x_b of all items of bucket b. A row for each bucket asks that its parts add up to one. There are too many
-// columns to write down, but the best one under given prices is a fractional knapsack, which has a formula; so they
-// are found one after the other, as in the configuration LP. That is why this LP is solved quickly where the other
-// one takes long: its knapsacks are easy.
+// Its prices of room give a worth per item: the least price of the item's room among the cells that can hold it. Such worths prove a bound
+// for the real classes, even though the LP sees buckets of classes only. A bucket holds classes whose needs have nearly the same direction
+// and size. A bucket that lies across the border between two kinds of machine falsifies worths: with 59 buckets of equal width, prices for
+// 5,000 pods were off by half a percent. So the LP divides the buckets that matter (divide).
+//
+// A column of cell c is one node, which holds the part x_b of all items of each bucket b. A row for each bucket asks that its parts add up
+// to one. Columns are generated when needed, as in the configuration LP. The best column under given prices is a fractional knapsack,
+// which is easy; therefore this LP is quick.
 type fluid struct {
 	p       *part
 	open    []int   // cells that may be used
 	apart   float64 // how many directions buckets tell apart
 	buckets []bucket
-	takes   [][]int // per open cell: buckets it can hold
+	takes   [][]int // per index of open: the buckets that the cell can hold
 	lp      *lp.Simplex
 	madeOf  []int // per column of lp: its cell
 	sack    *lp.Fractional
-	worth   []float64 // per bucket
-	room    []float64 // cell*dims: worth of a unit of room in each cell; filled by price
-	value   []float64 // per cell: worth of its best contents
+	worth   []float64 // per bucket, of all its items, in dollars
+	room    []float64 // cell*dims: worth of a unit of room in each cell; set by fill
+	value   []float64 // per cell: worth of its best contents, in dollars
 	steps   work.Steps
 }
 
+// A bucket is a set of classes of one group that the fluid LP treats as one.
 type bucket struct {
 	group   int
 	classes []int
 	need    []float64 // of all its items together
-	least   []int64   // per dimension
+	least   []int64   // per dimension: the least need of its classes
 }
 
 const (
-	mostBuckets  = 120
-	firstBuckets = 30 // where the LP starts when not every class can have a bucket of its own
-	// firstDirections is how many directions buckets tell apart at first: where so many do not do, classes that
-	// differ by less are equal to any machine that is sold. They are halved until buckets are few enough.
+	mostBuckets  = 120 // the LP never has more, unless groups are more
+	firstBuckets = 30  // where fine starts
+	// firstDirections is how many directions buckets tell apart at first; classes that differ by less are equal for every real machine. The
+	// number is halved until buckets are few enough.
 	firstDirections = 512
-	fluidRounds     = 60
-	fluidColumns    = 8
-	fluidGoal       = 2e-4 // a cell may hold so much more than it costs
-	fluidLoss       = 1e-4 // of the LP's value, by which the bound may stay behind it
+	fluidRounds     = 60   // rounds of column generation, at most
+	fluidColumns    = 8    // columns that one round adds, at most
+	fluidGoal       = 2e-4 // column generation ends when no cell holds more than its price by more than this part
+	fluidLoss       = 1e-4 // buckets are divided until the bound is below the LP's value by at most this part
 )
 
 // newFluid sets up the fluid LP over the given cells. It returns nil when the part has cells in short stock, for which the LP has no
@@ -70,21 +70,23 @@ func (p *part) newFluid(cells []int) *fluid {
 		room: make([]float64, len(p.cells)*p.dims), value: make([]float64, len(p.cells))}
 }
 
-// rough prices room and items by buckets of equal width. exact says that they are as fine as they get.
+// rough prices room and items with up to mostBuckets buckets of equal width. exact reports that these tell as many directions apart as they
+// can, so finer ones are not needed. ok is false if some item fits nowhere.
 func (f *fluid) rough() (by pricing, exact, ok bool) {
-	f.sort(mostBuckets)
+	f.makeBuckets(mostBuckets)
 	exact = f.apart == firstDirections
 	by, ok = f.solve(false)
 	return by, exact, ok
 }
 
-// fine prices them by fewer buckets, which are divided as long as that matters.
+// fine prices room and items with fewer buckets at first, and divides them as long as that raises the bound noticeably.
 func (f *fluid) fine() (pricing, bool) {
-	f.sort(firstBuckets)
+	f.makeBuckets(firstBuckets)
 	return f.solve(true)
 }
 
-// solve solves the LP over the present buckets and, if wanted, divides them until that does not matter any more.
+// solve solves the LP over the present buckets. With divide it divides buckets and solves again, until that does not matter any more. It
+// returns false if some item fits nowhere.
 func (f *fluid) solve(divide bool) (pricing, bool) {
 	if !f.start() {
 		return pricing{}, false
@@ -102,8 +104,7 @@ func (f *fluid) solve(divide bool) (pricing, bool) {
 
 // generate adds columns until the LP over the present buckets is solved.
 //
-// It ends when no cell can be filled for more than a fiftieth of a percent beyond its price: then the value is that near to the true one,
-// and the bound that leastWorth makes of it loses no more.
+// It ends when no cell's best contents are worth more than its price by fluidGoal. Then the LP's value is within this part of the true one.
 func (f *fluid) generate() {
 	for range fluidRounds {
 		f.lp.Optimize(func() bool { return true })
@@ -116,12 +117,12 @@ func (f *fluid) generate() {
 	}
 }
 
-// sort puts classes into at most so many buckets, if groups are not more: by group, then by direction and size.
+// makeBuckets sorts classes into at most so many buckets, by group, direction and size. It makes more only if groups or sizes are more.
 //
-// Two items are alike to an LP if they use room in the same proportions: then either may stand for so many of the other. So what counts is
-// the direction of a need, measured in parts of all demand so that cores and bytes compare, and only then its size, because a machine that
-// is smaller than an item cannot hold it, which an LP that cuts items would not see. Sizes are distinguished by factors of four.
-func (f *fluid) sort(most int) {
+// The direction of a need is its proportions, in parts of all demand so that cores and bytes compare. For an LP that cuts items, items of
+// one direction are interchangeable, except that a machine smaller than an item cannot hold it. So sizes count too, by factors of four.
+// Only the first four dimensions are looked at.
+func (f *fluid) makeBuckets(most int) {
 	p := f.p
 	total := make([]float64, p.dims)
 	for k, n := range p.count {
@@ -168,6 +169,7 @@ func (f *fluid) sort(most int) {
 	}
 }
 
+// add adds class k. The first class of a bucket decides its group.
 func (b *bucket) add(p *part, k int) {
 	if b.classes == nil {
 		*b = bucket{group: p.group[k], need: make([]float64, p.dims), least: slices.Clone(p.needs(k))}
@@ -179,9 +181,10 @@ func (b *bucket) add(p *part, k int) {
 	}
 }
 
+// holds reports whether a node of c may hold parts of b: the group may use it, and the least needs of the bucket fit.
 func (f *fluid) holds(c *cell, b *bucket) bool { return c.open.Has(b.group) && fits(b.least, c.room) }
 
-// portion is how much of a bucket alone a cell holds.
+// portion returns which part of a bucket one node of c holds if it holds nothing else.
 func portion(c *cell, b *bucket) float64 {
 	most := math.Inf(1)
 	for d, u := range b.need {
@@ -192,7 +195,8 @@ func portion(c *cell, b *bucket) float64 {
 	return most
 }
 
-// start sets up the LP: one column per bucket that holds it alone is the first basis. It returns false if a bucket fits nowhere.
+// start sets up the LP. Its first basis has one column per bucket: the node that holds this bucket alone and cheapest. start returns false
+// if a bucket fits nowhere.
 func (f *fluid) start() bool {
 	m := len(f.buckets)
 	f.takes, f.madeOf = make([][]int, len(f.open)), make([]int, m)
@@ -221,13 +225,11 @@ func (f *fluid) start() bool {
 	return true
 }
 
-// bucketTie does for the shares of buckets, which are one each, what tieBreak does for numbers of items.
+// bucketTie is a small addition to the demand of bucket i, which is one, for the same reason as tieBreak.
 func bucketTie(i int) float64 { return float64(1e-7 * float64(i%13)) }
 
-// price fills every cell with the most valuable fractions, adds the best as columns, and returns the highest worth per price.
-//
-// Up to fluidColumns are added at a time. With one the simplex would be run again after each; with all of them it would be slowed down by
-// columns that the first ones make useless.
+// price fills every cell with the most valuable fractions, adds up to fluidColumns of the fillings as columns, and returns the highest
+// worth per price. If only one column were added at a time, the simplex would run more often; if all were added, most would be useless.
 func (f *fluid) price() float64 {
 	f.worth = f.worth[:0]
 	for i := range f.buckets {
@@ -255,12 +257,13 @@ func (f *fluid) price() float64 {
 	return most
 }
 
+// add adds a column of cell c to the LP.
 func (f *fluid) add(col lp.Column, c int) {
 	f.lp.Add(col)
 	f.madeOf = append(f.madeOf, c)
 }
 
-// fill solves the fractional knapsack of an open cell under the current worths.
+// fill solves the fractional knapsack of the cell f.open[o] under the current worths, and keeps its value and prices of room.
 func (f *fluid) fill(o int) {
 	c := f.open[o]
 	f.sack.Reset(f.p.cells[c].room)
@@ -271,7 +274,7 @@ func (f *fluid) fill(o int) {
 	copy(f.room[c*f.p.dims:], f.sack.Price())
 }
 
-// filled is the column of what fill has found.
+// filled returns the column of the contents that fill found last, for the same o.
 func (f *fluid) filled(o int) lp.Column {
 	col := lp.Column{Cost: float64(f.p.cells[f.open[o]].price) / 1e9}
 	for j, x := range f.sack.Cut() {
@@ -280,13 +283,12 @@ func (f *fluid) filled(o int) lp.Column {
 	return col
 }
 
-// divide splits the buckets that keep the bound behind the LP's value: the items in them are worth less, each by itself, than the LP
-// pays for them together. It returns false when they matter no longer. on is, per class, the cell that puts the least on it.
+// divide splits the buckets that keep the bound below the LP's value, and sets the LP up again. It returns false if no bucket has to be
+// split or can be, and if the new LP cannot be set up. worth and on are, per class, the results of leastWorth under unit.
 //
-// The LP pays for a bucket as a whole: it may put its cores into one kind of machine and its memory into another, as long as both hold
-// parts of the same bucket. An item by itself is worth only the least that any cell asks for it. The sum of what is lost this way, bucket
-// by bucket, is exactly the distance between the LP's value and the bound; so that is where buckets are divided, those that lose most
-// first, and nowhere else.
+// The LP prices a bucket as a whole. An item by itself is worth the least price of its room among all cells, and the cheapest cell may
+// differ from class to class. A bucket's loss is its worth in the LP less the worth of its items. The losses add up to the
+// distance between LP value and bound, so buckets with the largest loss are split first.
 func (f *fluid) divide(unit *unitWorth, worth []float64, on []int) bool {
 	loss, order := make([]float64, len(f.buckets)), make([]int, len(f.buckets))
 	goal, left := float64(f.lp.Value()*1e9*fluidLoss), 0.0
@@ -302,7 +304,7 @@ func (f *fluid) divide(unit *unitWorth, worth []float64, on []int) bool {
 		return false
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(loss[b], loss[a]) })
-	pieces := make([][]int, len(f.buckets)) // per bucket: what became of it
+	pieces := make([][]int, len(f.buckets)) // per old bucket: the buckets that it was split into
 	for i := range pieces {
 		pieces[i] = []int{i}
 	}
@@ -321,12 +323,11 @@ func (f *fluid) divide(unit *unitWorth, worth []float64, on []int) bool {
 	return len(f.buckets) > len(pieces) && f.restart(pieces)
 }
 
-// split cuts a bucket where the border between the two cells runs that are best for most of it, and cuts both sides in halves.
+// split cuts a bucket along the border between the two cells that price most of its worth, and cuts each side in two halves. It returns one
+// to four buckets.
 //
-// The border between two cells is where an item is worth as much on one as on the other: u_one·a = u_two·a. It is a plane through the
-// origin, and prices say on which side an item lies. A cut along it leaves two buckets of which each belongs to one cell, and the loss of
-// both together is what it would be with a bucket for each item. Each side is halved once more, because the next prices will move the
-// border.
+// The border between two cells is where an item is worth as much on one as on the other: u_one·a = u_two·a. After a cut along it each
+// bucket belongs to one cell. The halves are there because the next prices will move the border.
 func (b *bucket) split(p *part, unit *unitWorth, worth []float64, on []int) []bucket {
 	share := make([]float64, len(p.cells))
 	for _, k := range b.classes {
@@ -370,7 +371,7 @@ func (b *bucket) split(p *part, unit *unitWorth, worth []float64, on []int) []bu
 	return slices.DeleteFunc(out[:], func(b bucket) bool { return b.classes == nil })
 }
 
-// in is the worth of a need in cell c.
+// in returns the worth of a need at the prices of cell c.
 func (w *unitWorth) in(c int, need []int64) float64 {
 	var v float64
 	for d, u := range need {
@@ -379,10 +380,8 @@ func (w *unitWorth) in(c int, need []int64) float64 {
 	return v
 }
 
-// restart sets up the LP for the new buckets, with the columns that are known: they hold the same portion of every piece.
-//
-// A column that held a part of the old bucket holds the same part of each piece: it is the same node with the same items. So the LP begins
-// where it stood, its value does not jump, and only what the new pieces allow has to be found.
+// restart sets up the LP for the new buckets, with the known columns. A column that held a part of an old bucket holds the same part of
+// each piece that its cell can hold: it is the same node with the same items. So the LP continues near its old value.
 func (f *fluid) restart(pieces [][]int) bool {
 	cols, madeOf := f.lp.Columns(), f.madeOf
 	if !f.start() {
@@ -402,11 +401,10 @@ func (f *fluid) restart(pieces [][]int) bool {
 	return true
 }
 
-// unitWorth values the room of each cell so that a full one is worth what it costs.
+// unitWorth returns the prices of room of the last knapsacks, scaled so that the room of each cell is worth exactly its price.
 //
-// The fractional knapsack's prices sell the room of a cell for what its best contents are worth, which is at most about its price. Scaled
-// to the price exactly, they prove for any items that those on a node are not worth more than it costs: Σ_k w_k·P_k ≤ Σ_k (u_c·a_k)·P_k ≤
-// u_c·R_c = p_c. That holds for items that the LP never saw, and so the same prices bound the next question too (see Memory).
+// With such prices, items on a node are never worth more than it costs: Σ_k w_k·P_k ≤ Σ_k (u_c·a_k)·P_k ≤ u_c·R_c = p_c. That holds for
+// items that the LP never saw, and so the same prices bound the next question too (see Memory).
 func (f *fluid) unitWorth() *unitWorth {
 	p := f.p
 	w := &unitWorth{dims: p.dims, cells: make([]float64, len(p.cells)*p.dims), limit: make([]float64, len(p.limits))}
@@ -418,8 +416,8 @@ func (f *fluid) unitWorth() *unitWorth {
 	return w
 }
 
-// leastWorth values each class by the cell that puts the least on it, among those that can hold it, and names that cell. ok is false
-// if a class has none.
+// leastWorth returns, per class, the least price of its item's room among the given cells that can hold it, and the cell with this price.
+// ok is false if no cell can hold some class.
 func (p *part) leastWorth(w *unitWorth, cells []int) (worth []float64, on []int, ok bool) {
 	worth, on = make([]float64, p.classes()), make([]int, p.classes())
 	for k := range worth {
@@ -437,10 +435,11 @@ func (p *part) leastWorth(w *unitWorth, cells []int) (worth []float64, on []int,
 	return worth, on, !slices.ContainsFunc(worth, func(v float64) bool { return math.IsInf(v, 1) })
 }
 
-// settle scales the worth of a cell's room to the cell's price.
+// settle scales the prices in room so that the whole room of c is worth exactly the cell's price. If all of them are 0, it divides the
+// price evenly over the dimensions.
 //
-// Scaling up is as important as scaling down: room that the LP left cheap, because it uses none of that cell, could otherwise only lower
-// what items are worth, since each is valued by the cell that asks the least for it.
+// Prices that are too low must be raised as well: each item is worth the least price among all cells, so a cell that the LP does not use
+// would otherwise lower the worths of all items that fit into it.
 func (c *cell) settle(room []float64) {
 	var sum float64
 	for d, r := range c.room {

@@ -8,7 +8,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 )
 
-// A group of equal nodes in a fleet under construction.
+// A nodes is n nodes with equal contents.
 type nodes struct {
 	load
 	n int
@@ -22,6 +22,7 @@ type fleet struct {
 	price int64
 }
 
+// priceOf returns what some nodes cost.
 func (p *part) priceOf(ns []nodes) int64 {
 	var sum int64
 	for _, n := range ns {
@@ -48,6 +49,7 @@ type supply struct {
 	room  []int64 // per limit
 }
 
+// newSupply returns the whole supply of a part.
 func (p *part) newSupply() *supply {
 	s := &supply{p: p, stock: make([]int, len(p.cells)), room: slices.Clone(p.limits)}
 	for i := range p.cells {
@@ -70,6 +72,7 @@ func (s *supply) most(c, n int) int {
 	return max(n, 0)
 }
 
+// take takes n nodes of cell c from the supply, or gives them back if n is negative.
 func (s *supply) take(c, n int) {
 	s.stock[c] -= n
 	for l, u := range s.p.cells[c].use {

@@ -9,17 +9,16 @@ import (
 	"slices"
 )
 
-// Memories are written down with a question, so that a process that asks it again, elsewhere, gets the same answer.
-// All of it is numbers. Of answers only the questions are kept: a process that asks one of them again searches as
-// it was searched then.
+// A recorded question includes its memory and the known answers, so that a replay in another process gets the same answer. Of answers
+// only the questions are recorded: if a replay asks one of them, it searches again in the same way (Answers.again).
 
 // keptMemory is the written form of a Memory.
 type keptMemory struct {
 	Over    int       `json:"over,omitempty"`
 	Cells   []Cell    `json:"cells"`
 	Kinds   [][]byte  `json:"kinds"`
-	Counts  []int     `json:"counts"`  // of items, by kind
-	Classes []int     `json:"classes"` // kind of each
+	Counts  []int     `json:"counts"`  // per kind: number of items
+	Classes []int     `json:"classes"` // per class of the fleet: index of its kind
 	Fleet   []Pattern `json:"fleet,omitempty"`
 	Room    []float64 `json:"room"`
 	Dims    int       `json:"dims"`
@@ -40,7 +39,7 @@ func (m *Memory) MarshalJSON() ([]byte, error) {
 	return json.Marshal(k)
 }
 
-// UnmarshalJSON reads one. What does not hang together is refused: it would be looked up beyond its end.
+// UnmarshalJSON reads a memory. It refuses lists whose lengths or indexes do not match, which would panic when they are used.
 func (m *Memory) UnmarshalJSON(text []byte) error {
 	var k keptMemory
 	if err := json.Unmarshal(text, &k); err != nil {
@@ -72,7 +71,7 @@ func (m *Memory) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes which questions are answered.
+// MarshalJSON writes the digests of the questions, without the answers.
 func (a Answers) MarshalJSON() ([]byte, error) {
 	out := make([]string, len(a))
 	for i := range a {
@@ -81,7 +80,7 @@ func (a Answers) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads them, without the answers.
+// UnmarshalJSON reads digests of questions. Their answers are not known (answer.result is nil).
 func (a *Answers) UnmarshalJSON(text []byte) error {
 	var list []string
 	if err := json.Unmarshal(text, &list); err != nil {
@@ -98,8 +97,8 @@ func (a *Answers) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// again answers a question of which only that it was answered is known, as it was answered then: by a search that nothing else began. It
-// returns nil for other questions.
+// again answers a question that was answered when the record was made, but whose answer the record does not have. It searches without
+// memory, known answers and meter, and reports no work, as for a known answer. For other questions it returns nil.
 func (a Answers) again(question [sha256.Size]byte, o Options, search func(Options) *Result) *Result {
 	if !slices.ContainsFunc(a, func(x answer) bool { return x.question == question && x.result == nil }) {
 		return nil

@@ -8,17 +8,15 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A knapsack looks for the most valuable contents of one node by depth-first search. Classes are tried in the order of what they are
-// worth per weighted room, many items first; a branch is cut when the room that is left, sold at the best rates of the classes still
-// to come, cannot beat what is known.
+// A knapsack looks for the most valuable contents of one node by depth-first search. Classes are tried in the order of their worth per
+// weighted room, many items first. A branch is cut if a bound shows that it cannot beat the best contents so far.
 //
-// Two bounds cut the search. One sells the room that is left at the prices of the fractional knapsack, class after class in the order of
-// their rates, as one fills a sack with sand. The other takes each dimension by itself: no contents are worth more than the room left in
-// it at the best rate of any class still to come. The first is close where several dimensions run out together, the second where one does;
-// the lower one counts.
+// The bound is the lower one of two (see bound). The first fills the room that is left with fractions of items, class after class, at the
+// prices of the fractional knapsack. The second looks at one dimension at a time: no contents are worth more than the room left in it at
+// the best rate of any class still to come. The first is close if several dimensions run out together, the second if one does.
 //
-// When its nodes are used up it does not stop being right: upper collects what the branches that were not looked at may hold, so that the
-// answer is a ceiling in any case. A search that was cut short costs some of the bound, never its truth.
+// The number of search nodes is limited. upper then has the bound of the branches that were not looked at, so the answer is a ceiling in
+// any case: a search that is cut short gives a weaker bound, never a wrong one.
 type knapsack struct {
 	p     *part
 	value []float64 // per class
@@ -36,8 +34,8 @@ type knapsack struct {
 	best   float64
 	found  load
 	upper  float64 // what branches that were not looked at may hold
-	nodes  int     // budget
-	deep   int     // questions of a division, where looks do not come to the end; 0 for none
+	nodes  int     // search nodes that may still be looked at
+	deep   int     // if the search is cut short: how many questions divide may ask; 0 means that divide is not called
 	steps  work.Steps
 	class  perClass
 }
@@ -54,8 +52,9 @@ func newKnapsack(p *part) *knapsack {
 		class: perClass{rates: make([]float64, p.classes()), sizes: make([]float64, p.classes()), banned: make([]int, p.classes())}}
 }
 
-// search returns a value that no contents of cell c exceed. If some are worth more than floor, the best found are in k.found (else
-// it is empty). forced, if not negative, is a class that must be there at least once. nodes bounds the work.
+// search returns a value that no contents of cell c exceed. If it finds contents worth more than floor, the best are in k.found; else
+// k.found is empty. value and limit are per class: the worth of an item, and the most items. forced, if not negative, is a class that must
+// be there at least once. nodes is how many search nodes it may look at.
 func (k *knapsack) search(c int, value []float64, limit []int, floor float64, forced, nodes int) float64 {
 	k.found.reset(c)
 	k.value, k.limit, k.best, k.nodes = value, limit, floor, nodes
@@ -86,7 +85,7 @@ func (k *knapsack) search(c int, value []float64, limit []int, floor float64, fo
 	return max(k.best, k.upper)
 }
 
-// candidates lists the classes that are worth something and fit.
+// candidates sets k.order to the classes that are worth something, may use cell c and fit into k.room.
 func (k *knapsack) candidates(c, forced int) {
 	p := k.p
 	k.order = k.order[:0]
@@ -97,11 +96,10 @@ func (k *knapsack) candidates(c, forced int) {
 	}
 }
 
-// weigh solves the knapsack in fractions: it returns the value of the best contents when items can be cut, and sets what a unit of
-// each dimension of room is worth then.
+// weigh solves the knapsack in fractions. It returns the value of the best contents when items can be cut, and sets k.weight to what a unit
+// of each dimension of room is worth then.
 //
-// One pass of the small simplex does two things: its value cuts cells that cannot be worth their price at all, which are most, and its
-// prices say by what to order the classes of those that can.
+// The value shows that most cells cannot be worth their price, so they need no search. The prices order the classes for the others (rank).
 func (k *knapsack) weigh(forced int) float64 {
 	k.sack.Reset(k.room)
 	for _, i := range k.order {
@@ -118,10 +116,9 @@ func (k *knapsack) weigh(forced int) float64 {
 	return value * (1 + 1e-9)
 }
 
-// rank orders the candidates by what they are worth per weighted room.
+// rank orders the candidates by their worth per weighted room, and computes what bound needs (size, dense).
 //
-// With many of the best class first, the first descent is the greedy filling; that is a good one, and a good one found early is what cuts
-// the rest.
+// In this order the first descent is a greedy filling. It is a good one, and good contents that are found early cut most other branches.
 func (k *knapsack) rank() {
 	p := k.p
 	for _, i := range k.order {
@@ -159,6 +156,7 @@ func (k *knapsack) rank() {
 	}
 }
 
+// most returns how many items of class i may be added; the forced item is not counted.
 func (k *knapsack) most(i, forced int) int {
 	if i == forced {
 		return k.limit[i] - 1
@@ -166,6 +164,7 @@ func (k *knapsack) most(i, forced int) int {
 	return k.limit[i]
 }
 
+// mark bans the classes that may not meet the given one (n is 1), or takes this ban back (n is −1).
 func (k *knapsack) mark(class, n int) {
 	if k.p.foes == nil {
 		return
@@ -175,12 +174,13 @@ func (k *knapsack) mark(class, n int) {
 	}
 }
 
-// descend decides on the class at position i. The room left is in k.rooms at depth i, v is what the earlier positions hold.
+// descend tries all numbers of items of the class at position i, and all contents of later positions with each. The room that is left is in
+// k.rooms at depth i; v is what the items of earlier positions are worth.
 func (k *knapsack) descend(i int, v float64, forced int) {
 	p := k.p
 	if v > k.best && (i > 0 || forced >= 0) {
 		k.best = v
-		k.keep(i, forced)
+		k.keepFound(i, forced)
 	}
 	n := len(k.order)
 	room := k.rooms[i*p.dims : (i+1)*p.dims]
@@ -222,7 +222,8 @@ func (k *knapsack) descend(i int, v float64, forced int) {
 	k.counts[i] = 0
 }
 
-func (k *knapsack) keep(depth, forced int) {
+// keepFound writes the items of the positions below depth, and the forced one, to k.found.
+func (k *knapsack) keepFound(depth, forced int) {
 	k.found.classes, k.found.counts = k.found.classes[:0], k.found.counts[:0]
 	if forced >= 0 {
 		k.found.add(forced, 1)
@@ -234,7 +235,7 @@ func (k *knapsack) keep(depth, forced int) {
 	}
 }
 
-// bound is more than the classes from position i on can be worth in room.
+// bound returns a value that items of the classes from position i on cannot exceed in room: the lower one of the two bounds of knapsack.
 func (k *knapsack) bound(i int, room []int64, forced int) float64 {
 	p := k.p
 	low := 1e300

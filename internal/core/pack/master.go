@@ -11,41 +11,42 @@ import (
 
 // A master is the configuration LP with the patterns found so far: the cheapest mix of patterns, in fractions, that holds every item.
 //
-// Columns are found by asking every cell for contents that are worth more than the node costs at the current prices: such a column makes
-// the mix cheaper, and if no cell has any, the mix is optimal. Greedy fillings answer that quickly and are asked first. Only when they
-// find nothing does the exact knapsack look, and it alone can say that there is nothing, which is what a bound needs.
+// Column generation searches every cell for contents that are worth more than the node costs at the current prices of the LP. Such a column
+// makes the mix cheaper; if no cell has one, the mix is optimal. Greedy fillings are tried first, because they are quick. Only when they
+// find nothing, the exact knapsack searches; only it can show that there is nothing, which a bound needs.
 //
-// Prices of a mix that is far from its best are wild: one class worth everything, another nothing. So columns are taken from different
-// cells, a few at a time, and a turn that brings only bad columns still calms the prices for the next.
+// Rows, in this order: one for each class, for each cell in m.stock, and for each limit. The LP counts in dollars; worths, costs and bounds
+// of this package are in nano-dollars.
 type master struct {
 	r       *run
 	lp      *lp.Simplex
-	loads   []load // per column of lp; cell −1 for "left out"
+	loads   []load // per column of lp: its pattern; cell −1 for "left out"
 	known   map[string]bool
-	stock   []int // cells with a stock row
-	worth   []float64
-	unit    *unitWorth // of limits only
-	bestY   []float64  // worths that prove the best bound
-	bestLim []float64
-	bound   float64
+	stock   []int      // cells with a stock row
+	worth   []float64  // per class, at the current prices
+	unit    *unitWorth // only limit is used
+	bestY   []float64  // per class: worths that prove the best bound
+	bestLim []float64  // per limit: the same
+	bound   float64    // the best bound
 	sack    *knapsack
-	deep    int  // questions of the knapsack's division per cell, 0 for none, and
-	deepest int  // the most that may become
-	shallow bool // more would be needed
+	deep    int  // questions that the knapsack may ask per cell when it divides (divide.go); 0 for none
+	deepest int  // the most that deep may become
+	shallow bool // generate ended because deep would have to be more than deepest
 	fill    *filler
 }
 
 const (
-	leftOut       = 1e7 // dollars for an item without a place: no fleet costs that much per item
-	maxStockRows  = 64
+	leftOut       = 1e7  // dollars for an item without a place: no fleet costs that much per item
+	maxStockRows  = 64   // stock rows, at most; patterns of other cells in short stock are not added
 	gapGoal       = 1e-4 // relative distance between LP value and bound that ends column generation
-	searchNodes   = 400  // looks of the knapsack per cell
-	searchDeep    = 100  // questions of its division, once looks find nothing although LP and bound have not met
-	searchDeeper  = 8    // times that, again and again
+	searchNodes   = 400  // search nodes of the knapsack per cell
+	searchDeep    = 100  // master.deep, once the knapsack finds nothing although LP value and bound are still apart
+	searchDeeper  = 8    // the factor by which deep grows after that
 	searchDeepest = searchDeep * searchDeeper * searchDeeper * searchDeeper
-	columnsAtOnce = 6
+	columnsAtOnce = 6 // columns that one turn adds, at most
 )
 
+// newMaster returns the configuration LP of a part for count items per class.
 func newMaster(r *run, count []int) *master {
 	p := r.p
 	m := &master{r: r, known: make(map[string]bool), worth: make([]float64, p.classes()), sack: newKnapsack(p), fill: newFiller(p),
@@ -59,10 +60,10 @@ func newMaster(r *run, count []int) *master {
 	return m
 }
 
-// start sets up the LP for the given demand and supply: one pattern per class that holds it alone is the first basis.
+// start sets up the LP for the given demand and supply, with the patterns in m.loads as columns.
 //
-// Every row needs a column to begin with. A class that no unlimited cell holds begins with "left out", at a price that no fleet reaches
-// for one item: the LP avoids it whenever there is any other way, and where it does not, it says which items have no place.
+// The first basis has one column per class: a pattern that holds it alone. If no unlimited cell holds the class, the column is "left out",
+// at a price that no fleet reaches for one item. So the LP leaves items out only if it has no other way.
 func (m *master) start(count []int, from *supply) {
 	p := m.r.p
 	rows := make([]lp.Row, p.classes(), p.classes()+len(m.stock)+len(p.limits))
@@ -90,14 +91,12 @@ func (m *master) start(count []int, from *supply) {
 	}
 }
 
-// tieBreak is a small addition to the demand of a class that keeps ties, and with them idle pivots, away. It differs among neighbouring
-// classes. Bounds are computed from the true counts.
-//
-// Demands of equal numbers make vertices at which many bases meet, and a simplex can walk among them for long without getting anywhere. A
-// millionth more or less of an item puts them apart; what it does to the value is less than a proof takes off for rounding.
+// tieBreak returns a small addition to the demand of class k, different for neighbouring classes. Without it, equal demands make degenerate
+// vertices, at which the simplex pivots for long without progress. Bounds are computed from the true counts.
 func tieBreak(k int) float64 { return 1e-6 * float64(k%17+1) }
 
-// alone is a pattern with class k only, on the unlimited cell that is cheapest for it, or the expensive way out.
+// alone returns a pattern with class k only, on the unlimited cell that is cheapest per item, and its column. If no such cell holds the
+// class, it returns the column "left out".
 func (m *master) alone(k int) (load, lp.Column) {
 	p := m.r.p
 	best, low := -1, math.Inf(1)
@@ -117,7 +116,7 @@ func (m *master) alone(k int) (load, lp.Column) {
 	return load{best, []int{k}, []int{n}}, lp.Column{Rows: []int{k}, Vals: []float64{float64(n)}, Cost: float64(p.cells[best].price) / 1e9}
 }
 
-// addLoad makes a column of a pattern, unless it is known.
+// addLoad adds a column for a pattern. It returns false if the LP has the pattern already, or if the cell is in short stock without a row.
 func (m *master) addLoad(l *load) bool {
 	p := m.r.p
 	key, pairs := patternKey(l)
@@ -149,7 +148,7 @@ func (m *master) addLoad(l *load) bool {
 	return true
 }
 
-// patternKey identifies a pattern, and lists classes and counts in the order of classes.
+// patternKey returns a key of the pattern, equal for equal contents in any order, and its pairs of class and count in the order of classes.
 func patternKey(l *load) (string, [][2]int) {
 	pairs := make([][2]int, len(l.classes))
 	for i, k := range l.classes {
@@ -167,7 +166,7 @@ func appendInt(b []byte, n int) []byte {
 	return append(b, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
 }
 
-// readPrices takes the LP's row prices as worths of items.
+// readPrices sets worths of items and limits to the LP's row prices, in nano-dollars. Rows that limit have prices of 0 or below.
 func (m *master) readPrices() {
 	p := m.r.p
 	for k := range m.worth {
@@ -178,8 +177,9 @@ func (m *master) readPrices() {
 	}
 }
 
-// price is what a node of cell c costs the master: limits and stock included.
-func (m *master) price(c int) float64 {
+// costWithStock returns unit.cost of cell c plus the price of its stock row, in nano-dollars. A pattern whose contents are worth more makes
+// the mix cheaper. (A row that limits has a price of 0 or below, in dollars.)
+func (m *master) costWithStock(c int) float64 {
 	cost := m.unit.cost(&m.r.p.cells[c])
 	if m.r.p.cells[c].stock > 0 {
 		if i := slices.Index(m.stock, c); i >= 0 {
@@ -189,19 +189,13 @@ func (m *master) price(c int) float64 {
 	return cost
 }
 
-// generate adds columns until the bound meets the value of the LP, nothing is found any more or the budget ends. limit is how many
-// items of each class a pattern may hold. rounds < 0 means to the end, with proofs of the bound.
+// generate adds columns until the bound is near the value of the LP (isNear), nothing is found, or the budget ends. limit is how many items
+// of each class a pattern may hold. rounds is the most turns; if it is negative, generate goes on to the end and proves bounds (m.bound).
 //
-// The bound rises and falls from turn to turn, because it comes from prices that jump; the best one is kept. The
-// end is where LP and bound meet, or half as far from each other as the search is allowed to be from the bound:
-// what a better bound would then show, is not of interest for.
-//
-// Where nodes hold many kinds of items in several dimensions, a knapsack that gives up early finds nothing and yet
-// cannot say that there is nothing. Then it is divided (divide.go), and asked more and more, for such cells are
-// few: the others end as early as before. To ask less again once it has found something, or to let it end with the
-// first that it finds, took longer. Where another LP has proven what this one is about to, all that could be better
-// by then is this one's own proof, and is not needed. Small parts are proven in whole nodes afterwards, and do
-// without.
+// If nodes hold many kinds of items in several dimensions, a knapsack that gives up early may find nothing and yet not show that there is
+// nothing. Then generate raises m.deep, so that the knapsack divides its question (divide.go). That costs work only in the few cells where
+// it gives up. Lowering deep again, or stopping at the first contents found, took longer in tests. If another LP has proven a bound that is
+// near, deeper knapsacks are not needed.
 func (m *master) generate(limit []int, rounds int) {
 	began := m.r.b.spent()
 	for turn := 0; rounds < 0 || turn < rounds; turn++ {
@@ -211,20 +205,20 @@ func (m *master) generate(limit []int, rounds int) {
 		})
 		m.r.b.charge(m.lp.Steps.Take())
 		m.readPrices()
-		if m.r.b.over || rounds < 0 && m.hopeless(turn, began) {
+		if m.r.b.over || rounds < 0 && m.cannotFinish(turn, began) {
 			return
 		}
 		if m.r.b.does(quickColumns) && m.quickColumns(limit, turn) > 0 {
 			continue
 		}
 		added := m.exactColumns(limit, rounds < 0)
-		if rounds < 0 && m.meets(m.bound) || m.r.b.over {
+		if rounds < 0 && m.isNear(m.bound) || m.r.b.over {
 			return
 		}
 		if added > 0 {
 			continue
 		}
-		if rounds >= 0 || m.meets(m.r.bound()) {
+		if rounds >= 0 || m.isNear(m.r.bound()) {
 			return
 		}
 		if m.deep >= m.deepest {
@@ -235,21 +229,19 @@ func (m *master) generate(limit []int, rounds int) {
 	}
 }
 
-// meets reports whether the LP is so near to a bound that a better one would show nothing.
-func (m *master) meets(bound float64) bool {
+// isNear reports whether the LP's value is near a bound: within gapGoal, or within half of the distance at which the search may end
+// (run.close). A better bound would change nothing then.
+func (m *master) isNear(bound float64) bool {
 	return m.lp.Value()*1e9 <= bound*max(1+gapGoal, (1+m.r.close)/2)
 }
 
-// turnsPerRow is about how many turns column generation takes per row, in terms of the first ones, which cost less than the rest.
+// turnsPerRow is about how many turns column generation takes per class, if each took as much work as the first ones, which take less.
 const turnsPerRow = 2.5
 
-// hopeless says, once some turns have shown what one takes, that what is left of the budget will not do for all of
-// them. What it has found by then is worth little: neither do the columns hold the best patterns yet, nor do their
-// prices prove anything.
-//
-// Half a column generation is the one thing that is worth nothing at all. So the pace of the first turns is measured, and if what is left
-// of the budget will not do, the work goes to the search instead, which can use any amount.
-func (m *master) hopeless(turn int, began work.Units) bool {
+// cannotFinish reports whether the rest of the budget is too small to finish column generation, judged by the work of the turns so far. It
+// says no during the first turns. An unfinished column generation is worth little, because it has neither the best patterns nor a good
+// bound, so its work is better left to the search, which can use any amount.
+func (m *master) cannotFinish(turn int, began work.Units) bool {
 	rows := m.r.p.classes()
 	left, limited := m.r.b.left()
 	if !limited || !m.r.b.does(foresight) || turn < max(rows/10, 3) {
@@ -259,14 +251,14 @@ func (m *master) hopeless(turn int, began work.Units) bool {
 	return float64(each)*(turnsPerRow*float64(rows)-float64(turn)) > float64(left)
 }
 
+// An offer is a pattern that may become a column, and what offers are sorted by.
 type offer struct {
 	load  load
-	ratio float64
+	ratio float64 // in master: worth per cost; in branching: the most by which the worth exceeds the cost
 }
 
-// quickColumns fills every cell greedily by the current worths and adds the best fillings that are worth more than they cost.
-//
-// The three preferences for large items take turns, as one and the same would find one and the same patterns again.
+// quickColumns fills every cell greedily by the current worths, adds the best fillings that are worth more than they cost, and returns how
+// many it added. The preference for large items differs from turn to turn, because with the same one it would find the same patterns again.
 func (m *master) quickColumns(limit []int, turn int) int {
 	p := m.r.p
 	var offers []offer
@@ -274,7 +266,7 @@ func (m *master) quickColumns(limit []int, turn int) int {
 	m.fill.setWorth(m.worth)
 	m.fill.begin(limit, nil)
 	for c := range p.cells {
-		price := m.price(c)
+		price := m.costWithStock(c)
 		forced, ok := p.forced(c, limit, m.worth)
 		if !ok || !m.r.b.spend() {
 			continue
@@ -288,6 +280,7 @@ func (m *master) quickColumns(limit []int, turn int) int {
 	return m.addBest(offers)
 }
 
+// addBest adds the best offers that the LP does not have yet, up to columnsAtOnce, and returns how many it added.
 func (m *master) addBest(offers []offer) int {
 	slices.SortStableFunc(offers, func(a, b offer) int { return cmp.Compare(b.ratio, a.ratio) })
 	added := 0
@@ -301,13 +294,13 @@ func (m *master) addBest(offers []offer) int {
 	return added
 }
 
-// exactColumns searches every cell with the knapsack. What it proves gives a bound: worths scaled down until no cell can hold more
-// than it costs.
+// exactColumns searches every cell with the knapsack, adds the best contents as columns, and returns how many it added. With prove it also
+// improves the bound.
 //
 // Let z be the most by which the contents of any cell exceed its cost, as a factor. Then all worths divided by z satisfy the inequality of
-// the package comment for every pattern that there is, so their sum is a bound at every turn, not only at the end (Farley's bound). Cells
-// in short stock are left out of z: one rare machine that is worth three times its price would push the worth of everything down; what
-// they may exceed is taken off by their stock instead.
+// the package comment for every pattern, so their sum is a bound at every turn, not only at the end (Farley's bound). Cells in short stock
+// are left out of z, because one rare machine with contents worth three times its price would lower all worths. Instead, the surplus of
+// their contents, times the stock, is taken off the bound.
 func (m *master) exactColumns(limit []int, prove bool) int {
 	p := m.r.p
 	var offers []offer
@@ -319,7 +312,7 @@ func (m *master) exactColumns(limit []int, prove bool) int {
 		}
 		cell := &p.cells[c]
 		cost := m.unit.cost(cell)
-		price := m.price(c)
+		price := m.costWithStock(c)
 		upper, found := m.searchCell(c, limit, price*(1+gapGoal/4))
 		m.r.b.charge(m.sack.steps.Take())
 		if found != nil {
@@ -340,7 +333,8 @@ func (m *master) exactColumns(limit []int, prove bool) int {
 	return m.addBest(offers)
 }
 
-// searchCell bounds what cell c may hold and returns a filling worth more than floor, if one was found.
+// searchCell returns a value that no contents of cell c exceed, and the best contents that it found worth more than floor, or nil. A large
+// cell is searched once for each class that justifies it.
 func (m *master) searchCell(c int, limit []int, floor float64) (float64, *load) {
 	p := m.r.p
 	m.sack.deep = m.deep
@@ -370,6 +364,7 @@ func (m *master) searchCell(c int, limit []int, floor float64) (float64, *load) 
 // A shortCell is a cell in limited stock: what one node of it may hold, what it costs, how many there are.
 type shortCell struct{ upper, cost, stock float64 }
 
+// improveBound computes the bound that the current worths prove when they are divided by excess, and keeps it if it is the best so far.
 func (m *master) improveBound(excess float64, short []shortCell) {
 	if math.IsInf(excess, 1) {
 		return

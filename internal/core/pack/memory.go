@@ -8,41 +8,39 @@ import (
 	"karpenter.sh/karpenter/internal/core/pack/verify"
 )
 
-// A Memory is what one answer leaves for the next question: where items went and what room was worth. When nearly the same is asked
-// again, the fleet is kept but for what changed, and the bound follows from the old prices of room, which prove one for any items as
-// long as cells are the same. A Memory never changes.
+// A Memory keeps what one answer has for the next question: where items went, and what room was worth. If the next question is nearly the
+// same, the fleet stays except for what changed, and the old prices of room prove the bound. A Memory never changes.
 //
-// It is the observation that prices of room outlive the items that they were found with. Room of a cell is priced so that a full one is
-// worth its price; that says nothing of any item. So for new items in the same cells the old prices prove a bound right away, and it is as
-// good as before as long as demand has about the same proportions, since those are what prices come from.
+// Prices of room prove a bound for any items: the room of a cell is priced so that a full node is worth its price for any items that fill
+// it. So old prices prove a bound for new items in the same cells at once. The bound is as good as before while demand has about the same
+// proportions, because prices follow from these.
 //
-// The fleet outlives a change, too: what is gone leaves room, what is new goes there or is packed with the items of the nodes that waste
-// most. Whether that was good enough is measured, not hoped for: if fleet and bound are farther apart than they were, the question is
-// asked from the beginning.
+// Items that are gone leave room in the fleet. New items go there, or are packed together with the items of the nodes that waste most. If
+// fleet and bound are then farther apart than before, the memory is not used, and the question is solved from the beginning.
 type Memory struct {
 	over  int // cells up to so many steps too large were open to every class
 	cells []Cell
-	kinds map[string]int // items by kind
-	total int
-	fleet []Pattern // classes are those of labels
-	names []string  // kind of each class of the fleet
-	room  []float64 // cell*dims: nano-dollars of a unit of room; 0 where a cell was not looked at
+	kinds map[string]int // number of items by kind (kindOf)
+	total int            // items of all kinds
+	fleet []Pattern      // Item.Class is an index in names
+	names []string       // kind of each class of the fleet
+	room  []float64      // cell*dims: nano-dollars of a unit of room; 0 for cells that were not priced
 	dims  int
 	ratio float64 // price of the fleet over the bound that room proves; 0 without a fleet
 }
 
 const (
-	// memoryLeast is from how many items on remembering is worth the trouble.
+	// memoryLeast is the number of items from which a question gets a memory.
 	memoryLeast = 200
-	// memoryChange is which part of the items may be others, one of so many.
+	// memoryChange: a memory is used if at most one of so many items changed.
 	memoryChange = 50
-	// memorySlip is how much farther from the bound the kept fleet may get, in parts, before everything is looked at again.
+	// memorySlip is by which part the ratio of price to bound may rise before a question is solved from the beginning.
 	memorySlip = 3e-3
-	// memoryProof is how much better than by prices of room a bound may be known, in parts. Beyond it, forgetting it would show.
+	// memoryProof is by which part the proven bound may be above the bound by prices of room alone. If it is more, there is no memory.
 	memoryProof = 5e-4
 )
 
-// kindOf identifies all classes that are the same to a packer.
+// kindOf returns a key that is equal for classes with the same needs, the same most per node and the same cells.
 func kindOf(c *Class) string {
 	key := make([]byte, 0, 8*(len(c.Need)+len(c.Cells)+2))
 	for _, n := range c.Need {
@@ -58,10 +56,11 @@ func kindOf(c *Class) string {
 	return string(key)
 }
 
-// remember makes the memory of an answer, or nil where there is nothing to gain: proven is the solution that proves the bound.
+// remember returns the memory of an answer, or nil if it would not help. proven is the solution that proves the bound; fleet is nil if only
+// a bound was asked for.
 //
-// Nothing is remembered of what would not be proven by prices of room alone: a part that was bounded by the configuration LP or in whole
-// nodes would answer the next question with a worse bound than it had, and a reader of both would wonder.
+// There is no memory if the bound is clearly better than a bound by prices of room alone, as after the configuration LP or branch and
+// price. Otherwise the next question, which is nearly the same, would get a worse bound for no visible reason.
 func remember(p *Problem, proven *solution, fleet []Pattern) *Memory {
 	m := &Memory{over: proven.over, kinds: map[string]int{}, fleet: fleet}
 	if len(p.Conflicts) > 0 || len(p.Classes) == 0 {
@@ -99,6 +98,7 @@ func remember(p *Problem, proven *solution, fleet []Pattern) *Memory {
 	return m
 }
 
+// note writes the prices of room of a part, in the cells, dimensions and units of the problem.
 func (m *Memory) note(q *part, w *unitWorth) {
 	for c := range q.cells {
 		for i, d := range q.axis {
@@ -107,10 +107,9 @@ func (m *Memory) note(q *part, w *unitWorth) {
 	}
 }
 
-// near reports whether p asks nearly the same, and how many items are others.
+// near reports whether p asks nearly the same question, and how many items came or went.
 //
-// Cells must be equal to the last dollar. Old prices of room prove nothing once a machine is cheaper than they say, and finding out which
-// ones changed would be the work that is to be spared.
+// All numbers of the cells must be equal: old prices of room prove nothing once a machine costs less.
 func (m *Memory) near(p *Problem) (changed int, ok bool) {
 	if m == nil || len(p.Conflicts) > 0 || len(p.Classes) == 0 || len(p.Classes[0].Need) != m.dims {
 		return 0, false
@@ -133,7 +132,7 @@ func (m *Memory) near(p *Problem) (changed int, ok bool) {
 	return changed, changed*memoryChange <= m.total
 }
 
-// patterns translates the fleet to the classes of p. Nodes with items that are no longer known are left out.
+// patterns returns the fleet with the classes of p. It leaves out nodes with an item whose class p does not have.
 func (m *Memory) patterns(p *Problem) []Pattern {
 	class := make(map[string]int, len(p.Classes))
 	for i := range p.Classes {
@@ -156,10 +155,10 @@ func (m *Memory) patterns(p *Problem) []Pattern {
 	return out
 }
 
-// recall prices room as the memory knows it. It returns false for a cell of which nothing is known.
+// recall makes the memory's prices of room the pricing of the run. It returns false, and changes nothing, if the memory has no prices for
+// one of the cells, if a cell is free or in short stock, or if a class fits no cell.
 //
-// Old prices are scaled to what a node costs again, because the units of the new part may be others: what no item asks for any more has
-// been dropped, and what is counted by fours may now be counted by twos.
+// settle scales the old prices to the price of each node again: the new part may have dropped a dimension that no item needs any more.
 func (r *run) recall(m *Memory) bool {
 	p := r.p
 	w := &unitWorth{dims: p.dims, cells: make([]float64, len(p.cells)*p.dims), limit: make([]float64, len(p.limits))}
@@ -186,10 +185,8 @@ func (r *run) recall(m *Memory) bool {
 	return ok
 }
 
-// refill takes the nodes apart that hold the least for their price, to give the items that are new a better place.
-//
-// How much to take apart is not known beforehand: little keeps what was good, much finds better places for what is new. The greedy is
-// quick enough to try three amounts and keep the best.
+// refill improves the best fleet by emptying the nodes that hold the least for their price and packing their items again, so that new items
+// get a better place. It tries three numbers of nodes and keeps the cheapest fleet, because the right number is not known beforehand.
 func (r *run) refill() {
 	if r.best == nil || r.best.lost > 0 {
 		return
@@ -197,7 +194,7 @@ func (r *run) refill() {
 	kept := slices.Clone(r.best.nodes)
 	waste := func(n *nodes) float64 { return 1 - n.worth(r.worth)/float64(max(r.p.cells[n.cell].price, 1)) }
 	slices.SortStableFunc(kept, func(a, b nodes) int { return cmp.Compare(waste(&a), waste(&b)) })
-	for _, share := range []int{50, 20, 8} { // one of so many groups of equal nodes is taken apart
+	for _, share := range []int{50, 20, 8} { // one of so many groups of equal nodes is emptied
 		t := r.newPartial()
 		for i := range kept[:len(kept)-len(kept)/share] {
 			t.buy(&kept[i].load, kept[i].n)
@@ -209,11 +206,11 @@ func (r *run) refill() {
 	}
 }
 
-// answer answers a question that is nearly the question of the memory, or returns nil: what did not change stays where it was, the
-// rest is packed greedily. That is given up where the fleet gets noticeably farther from the bound.
+// answer answers a question that is nearly the question of the memory: old items stay where they were, and new ones are packed greedily. It
+// returns nil if the question differs too much, items have no place, or the fleet would be noticeably farther from its bound than before.
 //
-// The memory that goes with such an answer is the old one, not one of this answer. A chain of small changes is so compared with the fleet
-// at its beginning each time, and cannot drift away by a little at each link.
+// The result carries the old memory and no new one. So after many small changes the fleet is still compared with the first one, and the
+// small losses of each change cannot add up unseen.
 func (m *Memory) answer(p *Problem, b *budget) *Result {
 	changed, near := m.near(p)
 	if !near || m.ratio == 0 {
@@ -241,8 +238,8 @@ func (m *Memory) answer(p *Problem, b *budget) *Result {
 	return out
 }
 
-// bound proves a bound for a question that is nearly the question of the memory, or returns nil. Cells up to so many steps too large are
-// open to all.
+// bound proves a bound for a question that is nearly the question of the memory; it returns nil if the memory cannot. Cells that are up to
+// over steps too large are open to all items.
 func (m *Memory) bound(p *Problem, over int) *Result {
 	if _, near := m.near(p); !near {
 		return nil

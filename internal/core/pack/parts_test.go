@@ -159,7 +159,7 @@ func TestTreeFindsWhatGoingThroughFinds(t *testing.T) {
 	}
 	tree := newTree(p, worth)
 	rem := append([]int(nil), p.count...)
-	tree.keep(rem)
+	tree.setItems(rem)
 	for turn := range 3000 {
 		room := []int64{int64(rng.IntN(100)), int64(rng.IntN(100))}
 		low := rng.Float64() / 2

@@ -19,22 +19,22 @@ type (
 // Options say how long and how hard to look.
 //
 // Work is what limits a search, not time: the same options give the same fleet on a fast and on a slow machine. Least and Most are two
-// amounts because they answer two questions. Least is what a question deserves whatever comes of it; Most is where even a search that gets
+// amounts because they answer two questions. Least is what a question deserves in any case; Most is where even a search that gets
 // somewhere has to stop.
 type Options struct {
 	Fast bool // greedy fleets and the volume bound only
 	// CloseMillionths is how close to the bound a fleet has to be for the search to end.
 	CloseMillionths int64
-	Meter           *work.Meter // counts the work, and may cut it, but not before there is a fleet and a bound; nil for one of its own
-	Least           work.Units  // so much work is done after the first fleet whatever is at stake; 0 means that stakes are not looked at
-	Most            work.Units  // at most so much work after the first fleet; 0 means any amount
-	// cells that are too large are for all only if each step makes the bill lower by more than so many thousandths
+	Meter           *work.Meter // counts the work and may cut it, once there is a fleet and a bound; nil: the call uses a meter of its own
+	Least           work.Units  // work that is always done after the first fleet; 0: the search ignores how much money is at stake
+	Most            work.Units  // the most work after the first fleet; 0 means any amount
+	// Gain is how many thousandths of the bill each step of larger cells has to save, or these cells stay closed.
 	Gain   int64
 	Memory *Memory    // of an earlier answer; nil for none
-	Known  Answers    // to the very same questions
-	Price  int64      // of a known fleet; 0 for none: no other that costs nearly as much is looked for
-	Over   int        // so many steps too large may cells be for anybody in the fleets that are bounded, for Bound
-	Exact  work.Units // so much work may go into small parts in whole nodes, after all else
+	Known  Answers    // earlier answers; one of them is returned if the question is equal
+	Price  int64      // of a fleet that the caller has; 0 for none. Solve searches only if a clearly cheaper one may exist
+	Over   int        // only for Bound: cells up to so many steps too large are open to all items in the fleets that it bounds
+	Exact  work.Units // work for branch and price on small parts, after all other stages
 
 	without stage
 }
@@ -53,7 +53,7 @@ type Result struct {
 	Work        work.Units
 	Partial     bool    // the budget ended the search
 	Memory      *Memory // for the next question; nil where it would not help
-	Known       Answers // those of the options, and this one if it took a search
+	Known       Answers // those of the options, and this one if it took a long search
 }
 
 // Bound is the best proven bound.
@@ -61,8 +61,8 @@ func (r *Result) Bound() int64 { return max(r.VolumeBound, r.ConfigBound) }
 
 // Gap is how much dearer the fleet is than the bound, as a fraction.
 //
-// It is a property of the fleet and of the proof alike: a gap of one percent may be a fleet that is one percent too dear, or a bound that
-// is one percent too low. Who wants to know which asks for more of either and looks what moves.
+// A gap of one percent may be a fleet that is one percent too dear, or a bound that is one percent too low. More work shows which: either
+// the fleet gets cheaper or the bound rises.
 func (r *Result) Gap() float64 {
 	if r.Bound() <= 0 {
 		return 0

@@ -11,34 +11,32 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 )
 
-// A part is a problem that shares nothing with the rest, in the form the algorithms want: equal classes merged, dimensions without
-// demand dropped, units reduced, cells that another one dominates removed.
+// A part is a problem that shares nothing with the other parts, in the form that the algorithms need: equal classes are merged, dimensions
+// without demand dropped, units reduced, and cells that another one dominates removed.
 //
-// It is where a problem loses its size. A plan for five thousand pods over a thousand machines in three zones arrives with tens of
-// thousands of numbers; after equal classes are merged, dimensions without demand dropped, and cells that another one dominates
-// removed, a few dozen to a few hundred of each are left, and everything after this is quick because of it.
+// This makes a problem small. A plan for five thousand pods over a thousand machines in three zones has tens of thousands of numbers; a few
+// dozen to a few hundred classes and cells are left, so all later stages are quick.
 //
-// Needs and rooms are counted in the greatest common divisor of the needs: a room of 15.7 GiB for items of 4 GiB is a room of three. That
-// is not only smaller. It makes cells equal, and so dominated, that differ by what no item could use.
+// Needs and rooms are counted in the greatest common divisor of the needs: a room of 15.7 GiB for items of 4 GiB is a room of three. So
+// cells that differ only by room that no item can use become equal, and one of them is removed.
 //
-// Invariant: cells are those that no other one dominates, sorted by price; every has all of them, for the tree's proof, which speaks of
-// all, and for widen, which opens others.
+// Invariant: cells are those that no other one dominates, sorted by price. every has all cells: openUpTo and the proof of a tree need them.
 type part struct {
 	dims    int
-	axis    []int   // per dimension: which one of the problem it is
+	axis    []int   // per dimension: index of the problem's dimension
 	unit    []int64 // per dimension: how many of the problem's units are one here
 	need    []int64 // class*dims
 	count   []int   // per class
 	limit   []int   // per class: at most so many on one node
-	group   []int   // per class: which of groups
+	group   []int   // per class: classes of one group may use the same cells
 	foes    [][]int // per class: classes it may not meet; nil without conflicts
-	groups  int
-	member  [][]int // per class: classes of the problem
+	groups  int     // number of groups
+	member  [][]int // per class: the equal classes of the problem that were merged
 	cells   []cell
-	every   []cell  // with those that others dominate
+	every   []cell  // cells, and those that others dominate
 	limits  []int64 // per limit: its maximum
 	limitID []int   // per limit: index in the problem
-	least   []int   // per class: how many steps too large the best cell is that it fits
+	least   []int   // per class: how many steps too large (Cell.Over) the best cell is that it fits
 	total   int     // items
 }
 
@@ -46,11 +44,11 @@ type part struct {
 type cell struct {
 	room   []int64
 	price  int64
-	own    int64
+	own    int64    // the part of the price that is on no bill
 	stock  int      // 0: any number
 	open   bits.Set // groups that may use it
-	over   int      // steps that it is too large
-	large  bool     // more than is open to all
+	over   int      // by how many steps it is too large (Cell.Over)
+	large  bool     // only for a node with an item that fits no cell of fewer steps; see "Large cells" in the package comment
 	use    []int64  // per limit of the part; nil when it uses none
 	origin int      // index in the problem
 }
@@ -59,6 +57,8 @@ func (p *part) classes() int         { return len(p.count) }
 func (p *part) needs(k int) []int64  { return p.need[k*p.dims : (k+1)*p.dims] }
 func (c *cell) unlimited() bool      { return c.stock == 0 && c.use == nil }
 func (p *part) mayUse(k, c int) bool { return p.cells[c].open.Has(p.group[k]) }
+
+// fits reports whether one item with this need fits into room.
 func fits(need, room []int64) bool {
 	for d, n := range need {
 		if n > room[d] {
@@ -68,7 +68,7 @@ func fits(need, room []int64) bool {
 	return true
 }
 
-// mostSum is where sums stop: more than any room.
+// mostSum is the highest sum: more than any room.
 const mostSum = int64(1) << 62
 
 // addTimes returns sum + x*n, at most mostSum.
@@ -80,7 +80,7 @@ func addTimes(sum, x int64, n int) int64 {
 	return sum + int64(lo)
 }
 
-// holds says how many items of one class fit into room.
+// holds returns how many items with this need fit into room, at most most.
 func holds(need, room []int64, most int) int {
 	for d, n := range need {
 		if n > 0 {
@@ -94,9 +94,8 @@ func holds(need, room []int64, most int) int {
 
 // split divides a problem into parts. Classes that no cell can hold are in none.
 //
-// Two groups of classes belong together if a cell is open to both, because a node may hold items of both; if a limit counts cells of both;
-// or if two of their classes may not meet. A cluster of pools that share nothing falls apart here, and each part is searched with the work
-// that is at stake in it.
+// Two groups of classes are in one part if a cell is open to both, because a node may hold items of both; if a limit counts cells of both;
+// or if two of their classes may not meet. Pools that share nothing become parts of their own.
 func split(p *Problem) []*part {
 	g := groupClasses(p)
 	open := openCells(p, g)
@@ -126,16 +125,17 @@ func split(p *Problem) []*part {
 	return parts
 }
 
-// grouping sorts classes by the cells they may use.
+// A grouping sorts classes into groups of classes that may use the same cells.
 //
-// Which cells a class may use is a set of a thousand bits for each class, yet there are few different ones: pods say "amd64", "zone a",
-// "pool web". All that follows works with the number of the group.
+// The cells that a class may use are a set of perhaps a thousand bits. There are few different sets, because pods say "amd64", "zone a" or
+// "pool web". All that follows uses the number of the group instead.
 type grouping struct {
-	of   []int      // per class its group, -1 without items
-	sets []bits.Set // per group; nil means every cell
+	of   []int      // per class: its group; -1 if it has no items or no cell can hold it
+	sets []bits.Set // per group: its cells; nil means every cell
 	low  [][]int64  // per group: the least need in each dimension
 }
 
+// groupClasses groups the classes with items by their sets of cells, and then merges groups where that changes nothing.
 func groupClasses(p *Problem) *grouping {
 	g := &grouping{of: make([]int, len(p.Classes))}
 	byKey := make(map[string]int)
@@ -165,11 +165,10 @@ func groupClasses(p *Problem) *grouping {
 	return g
 }
 
-// merge joins sets that differ only in cells that the classes of the smaller one do not fit into, and numbers what is left.
+// merge joins groups whose sets differ only in cells into which the classes of the smaller set do not fit. It sets g.of, g.sets and g.low.
 //
-// Pods of 16 cores that ask for any machine of zone a, and pods of 16 cores that ask for one of zone a with at least eight cores, say two
-// different things and can use the same machines. A set may be widened by cells into which none of its classes fits, since no item will
-// ever be put there; fewer groups are fewer rows of the volume LP, and equal classes of two groups become one.
+// Example: pods of 16 cores that may go to any machine of zone a, and pods of 16 cores that need one of zone a with at least eight cores,
+// can use the same machines. Fewer groups are fewer rows of the volume LP, and equal classes of two groups become one.
 func (g *grouping) merge(p *Problem, members [][]int) {
 	size := func(s bits.Set) int {
 		if s == nil {
@@ -201,8 +200,8 @@ func (g *grouping) merge(p *Problem, members [][]int) {
 	g.sets = kept
 }
 
-// standsFor reports whether the classes may be given the cells of wide instead of those of narrow: it has no fewer, and they fit into
-// none of the others.
+// standsFor reports whether the classes, which may use the cells of narrow, may be given the cells of wide instead: narrow is within wide,
+// and the classes fit into none of the other cells of wide. A nil set has every cell.
 func standsFor(p *Problem, wide, narrow bits.Set, classes []int) bool {
 	if narrow == nil || wide != nil && !narrow.Within(wide) {
 		return narrow == nil && wide == nil
@@ -216,7 +215,7 @@ func standsFor(p *Problem, wide, narrow bits.Set, classes []int) bool {
 	return true
 }
 
-// dropHomeless takes classes out that no cell can hold.
+// dropHomeless sets the group of classes that no cell can hold to -1.
 func (g *grouping) dropHomeless(p *Problem, open []bits.Set) {
 	for k, c := range p.Classes {
 		if g.of[k] < 0 {
@@ -232,10 +231,8 @@ func (g *grouping) dropHomeless(p *Problem, open []bits.Set) {
 	}
 }
 
-// openCells lists, per cell, the groups that may use it and have a chance to fit.
-//
-// A group may use a cell only if it has a chance there: the least that any of its classes needs, dimension by dimension, has to fit. That
-// is no promise that one of them does, only that those it leaves out never do.
+// openCells returns, per cell, the groups that may use it. It leaves out groups none of whose classes can fit (it compares the least need
+// of the group in each dimension), and cells of which a single node exceeds a limit.
 func openCells(p *Problem, g *grouping) []bits.Set {
 	open := make([]bits.Set, len(p.Cells))
 	over := func(c int) bool { // not even one node of it is within the limits
@@ -254,6 +251,7 @@ func openCells(p *Problem, g *grouping) []bits.Set {
 	return open
 }
 
+// joinCells joins the groups that a cell is open to, and those of all cells that a limit counts.
 func joinCells(p *Problem, open []bits.Set, joint *forest) {
 	firstOf := func(s bits.Set) int {
 		first := -1
@@ -302,10 +300,10 @@ func buildPart(p *Problem, g *grouping, open []bits.Set, groups []int) *part {
 	return q
 }
 
-// units returns the dimensions with demand, and for each the greatest common divisor of its needs.
+// units returns the dimensions in which classes of the part have needs, and for each the greatest common divisor of these needs. Needs and
+// rooms are counted in it from here on, because room below one such unit can hold nothing. number is above 0 for the groups of the part.
 //
-// A dimension without demand needs no room, no price and no row. Most resources of a cluster are asked for by few pods, and most parts
-// have two or three dimensions left.
+// A dimension without needs needs no room, no price and no row. Most parts have two or three dimensions left.
 func units(p *Problem, g *grouping, number []int) (dims []int, unit []int64) {
 	if len(p.Classes) == 0 {
 		return nil, nil
@@ -331,7 +329,8 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// addCells adds the cells that are open to the groups with a number, and the limits that count them.
+// addCells adds the cells that are open to a group of the part (number above 0), and the limits that count them. Rooms are cut to what all
+// items of the part need together, so that larger cells become equal.
 func (q *part) addCells(p *Problem, open []bits.Set, number []int) {
 	q.cells = make([]cell, 0, len(p.Cells))
 	total := q.demand()
@@ -379,7 +378,7 @@ func (q *part) addCells(p *Problem, open []bits.Set, number []int) {
 	}
 }
 
-// demand is what all items need together. No node uses more of its room than that.
+// demand returns what all items need together, per dimension. No node uses more room than that.
 func (p *part) demand() []int64 {
 	total := make([]int64, p.dims)
 	for k, n := range p.count {
@@ -390,7 +389,8 @@ func (p *part) demand() []int64 {
 	return total
 }
 
-// addClasses adds the classes of the groups with a number, equal ones merged.
+// addClasses adds the classes of the part's groups (number above 0). It merges classes with equal needs, unless they have a limit per node
+// or a conflict.
 func (q *part) addClasses(p *Problem, g *grouping, number []int) {
 	tied := make([]bool, len(p.Classes))
 	for _, x := range p.Conflicts {
@@ -444,6 +444,7 @@ func (q *part) addClasses(p *Problem, g *grouping, number []int) {
 	q.addFoes(p.Conflicts, at)
 }
 
+// addFoes sets foes from the conflicts of the problem. at maps a class of the problem to its class here.
 func (p *part) addFoes(pairs [][2]int, at map[int]int) {
 	for _, x := range pairs {
 		a, okA := at[x[0]]
@@ -474,7 +475,7 @@ func (p *part) dropUseless() {
 	})
 }
 
-// findLeast finds for each class how many steps too large the best cell is into which it fits: 0 for nearly all.
+// findLeast sets for each class how many steps too large the best cell is into which it fits: 0 for nearly all.
 func (p *part) findLeast() {
 	p.least = make([]int, p.classes())
 	for k := range p.least {
@@ -487,14 +488,11 @@ func (p *part) findLeast() {
 	}
 }
 
-// prune sorts cells by price and removes those that another one dominates: as much room for no more money, open to as many.
+// prune sets p.cells to the cells of p.every that no other one dominates, sorted by price. Of a thousand machines in a region most are
+// dropped, because another one has as much room for less.
 //
-// Of a thousand machines in a region most are never bought: another one has as much room for less. Which one dominates is looked for among
-// those that dominated last, since a cheap and roomy one dominates a hundred others: the list is kept with the latest in front, and most
-// cells are dropped at the first or second look.
-//
-// It must not remove a cell because of one in short supply, or a cell that uses a limit, which may not be there when it is wanted, nor
-// because of a cell that is open to fewer or is too large where it is not.
+// Cells that dominated another one recently are tried first, because a cheap and roomy cell dominates a hundred others. So most cells are
+// dropped at the first or second comparison.
 func (p *part) prune() {
 	order := make([]*cell, len(p.every))
 	for i := range order {
@@ -521,7 +519,7 @@ func (p *part) prune() {
 	}
 }
 
-// volume is a rough size of the room, to try dominators first.
+// volume returns a rough size of the room. Of cells with one price, prune takes roomy ones first, because these dominate others.
 func (c *cell) volume() float64 {
 	v := 1.0
 	for _, r := range c.room {
@@ -530,7 +528,8 @@ func (c *cell) volume() float64 {
 	return v
 }
 
-// dominates reports whether c can stand in for d, which costs no less.
+// dominates reports whether c can always be bought in the place of d: it has as much room, costs no more, is open to the same groups at
+// least, and is not too large where d is not. A cell with a stock or a limit dominates nothing, because it may be sold out.
 func (c *cell) dominates(d *cell) bool {
 	if !c.unlimited() || c.price > d.price || c.large && c.over > d.over || !d.open.Within(c.open) {
 		return false
@@ -538,10 +537,8 @@ func (c *cell) dominates(d *cell) bool {
 	return fits(d.room, c.room)
 }
 
-// equal reports whether two parts ask the same question: all numbers are equal, whatever they stand for.
-//
-// Parts with limits or conflicts are left alone, because those tie numbers to what they stand for. All others with equal numbers have
-// equal fleets: the teams of a cluster often ask for the same, each in its own pool.
+// equal reports whether two parts have the same numbers and so the same best fleet. Teams of a cluster often ask for the same, each in its
+// own pool. Parts with limits or conflicts are never equal here.
 func (p *part) equal(q *part) bool {
 	if p.dims != q.dims || p.groups != q.groups || p.foes != nil || q.foes != nil || len(p.limits)+len(q.limits) > 0 {
 		return false
@@ -554,7 +551,7 @@ func (p *part) equal(q *part) bool {
 		})
 }
 
-// A forest joins numbers into sets.
+// A forest joins numbers into disjoint sets (union-find).
 type forest struct{ parent []int }
 
 func newForest(n int) *forest {
@@ -565,6 +562,7 @@ func newForest(n int) *forest {
 	return f
 }
 
+// root returns the number that stands for the set of i. It shortens the path to it on the way.
 func (f *forest) root(i int) int {
 	for f.parent[i] != i {
 		f.parent[i] = f.parent[f.parent[i]]

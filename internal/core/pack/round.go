@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// A partial is a fleet under construction by rounding: nodes bought so far and what is still to place.
+// A partial is a fleet under construction: the nodes that are bought so far, and the items that are still to place.
 //
-// Invariant: what the nodes hold and what is in rem together are the items of the part; supply is what the nodes leave.
+// Invariant: the items on the nodes and in rem together are the items of the part; supply is what the nodes leave of stock and limits.
 type partial struct {
 	run    *run
 	nodes  []nodes
-	rem    []int
+	rem    []int // per class: items still to place
 	supply *supply
 	total  int // items in rem
 }
@@ -27,7 +27,7 @@ func (t *partial) clone() *partial {
 	return &partial{t.run, slices.Clone(t.nodes), slices.Clone(t.rem), &s, t.total}
 }
 
-// may reports whether the contents justify the size of their cell.
+// may reports whether the contents justify the size of their cell: it is open, or one of the classes fits no cell of fewer steps.
 func (t *partial) may(l *load) bool {
 	if l.cell < 0 || !t.run.p.cells[l.cell].large {
 		return true
@@ -35,7 +35,8 @@ func (t *partial) may(l *load) bool {
 	return slices.ContainsFunc(l.classes, func(k int) bool { return t.run.p.least[k] >= t.run.p.cells[l.cell].over })
 }
 
-// buy adds up to n nodes like l, as far as they are useful and can be had. Contents beyond what is left are dropped from the last one.
+// buy adds up to n nodes with the contents of l, as far as items are left and stock and limits allow, and returns how many it added.
+// Contents beyond the items that are left are dropped; so the last nodes may hold less than l.
 func (t *partial) buy(l *load, n int) int {
 	n = t.supply.most(l.cell, n)
 	bought := 0
@@ -62,8 +63,8 @@ func (t *partial) buy(l *load, n int) int {
 	return bought
 }
 
-// complete places what is left with the greedy under the given worths and offers the fleet as the best one. When nothing is left it is the
-// fleet, and nothing more is bought for it.
+// complete places the items that are left with the greedy, under the given worths, and keeps the fleet as r.best if it is better. It does
+// not change t. If no items are left, the nodes of t are the fleet.
 func (r *run) complete(t *partial, worth []float64) {
 	if t.total == 0 {
 		if f := (&fleet{nodes: t.nodes, left: t.rem, price: r.p.priceOf(t.nodes)}); f.better(r.best) {
@@ -86,10 +87,11 @@ func (r *run) complete(t *partial, worth []float64) {
 	}
 }
 
-// roomFor is what room may be worth under given item worths: nothing is ruled out by it.
+// roomFor returns prices of room that are high enough for the given item worths: the prices of the run, raised by the largest factor by
+// which an item is worth more than in the run's pricing.
 //
-// The greedy passes over cells by what room is worth, and worths of the configuration LP can be higher than those that the room was priced
-// by. All prices are raised by the most that any class went up, which makes the ceilings looser and no filling impossible.
+// The greedy skips cells whose room is not worth enough. Worths of the configuration LP can be above those that belong to the prices of
+// room, and with these prices unchanged it would skip the cells that hold such items.
 func (r *run) roomFor(worth []float64) *unitWorth {
 	p := r.p
 	w := &unitWorth{dims: p.dims, limit: make([]float64, len(p.limits))}
@@ -108,13 +110,11 @@ func (r *run) roomFor(worth []float64) *unitWorth {
 	return w
 }
 
-// round turns the LP's fractions into whole nodes: it buys what is whole, solves the LP for the rest, and when nothing is whole any
-// more buys the pattern that is nearest to it. On the way every rest is also completed greedily; the best fleet wins.
+// round turns the LP's fractions into whole nodes (diving). It buys the whole nodes of the solution, solves the LP for the rest, and so on.
+// If no number is whole, it buys one node of the pattern with the largest fraction. The best fleet on the way becomes r.best.
 //
-// This is diving: a decision is made where the LP is surest, and it is asked again with the decision made. Whole nodes cost nothing in
-// doubt, since the LP buys them as they are. What remains are fractions of which one is decided at a time, and since each solution of the
-// rest begins with the columns of the one before, that takes some turns and not a new search. The greedy completes each rest on the way
-// because the best point to stop is not the end: the LP of a rest of five items is as fractional as they come.
+// Each LP begins with the columns of the one before, so it takes a few turns only. The greedy completes the fleet after every purchase,
+// because rounding is worst at the end: the LP for a rest of five items buys nothing but small fractions.
 func (r *run) round(m *master) {
 	t := r.newPartial()
 	worth := slices.Clone(m.worth)
@@ -134,6 +134,7 @@ func (r *run) round(m *master) {
 	}
 }
 
+// restLimit returns how many items of each class a node may hold when only rem are left.
 func restLimit(p *part, rem []int) []int {
 	limit := make([]int, len(rem))
 	for k := range rem {
@@ -142,7 +143,8 @@ func restLimit(p *part, rem []int) []int {
 	return limit
 }
 
-// restart gives the master the demand that is left, with the patterns it knows cut to it.
+// restart sets the LP up for the items that t has left, under the supply that it has left. Known patterns are cut to these items; a pattern
+// that holds none of them, or no longer justifies its cell, is dropped (cell −1).
 func (m *master) restart(t *partial) {
 	for i := range m.loads {
 		l := &m.loads[i]
@@ -174,11 +176,13 @@ func (m *master) amounts() []amount {
 	return out
 }
 
+// An amount is how many nodes, in fractions, an LP buys of one of its patterns.
 type amount struct {
-	column int
+	column int // for master: column of its LP; for branching: index in its pool
 	x      float64
 }
 
+// buyWhole buys the whole nodes of the LP's solution, and returns how many it bought. A number up to 1e-4 below a whole one counts as it.
 func (r *run) buyWhole(m *master, t *partial) int {
 	bought := 0
 	for _, a := range m.amounts() {
@@ -189,7 +193,7 @@ func (r *run) buyWhole(m *master, t *partial) int {
 	return bought
 }
 
-// buyNearest buys one node of the pattern with the largest fraction.
+// buyNearest buys one node of the pattern with the largest fraction that can be bought. It returns false if none can.
 func (r *run) buyNearest(m *master, t *partial) bool {
 	for _, a := range m.amounts() {
 		if t.buy(&m.loads[a.column], 1) > 0 {

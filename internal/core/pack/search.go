@@ -5,24 +5,24 @@ import "slices"
 // A search improves a fleet by taking a few nodes apart and packing their items again. Nodes that hold less than they cost, by the
 // worths of the last LP, are taken more often.
 //
-// It is ruin and recreate. A greedy fleet is good nearly everywhere; what is wrong with it lies in a few nodes that got what was left.
-// Taking some of these and some others apart gives the greedy a small question of its own, which it answers better than the large one, and
-// an answer that is not cheaper is forgotten. Nothing has to be known of why a fleet is dear.
+// The method is ruin and recreate. A greedy fleet is good nearly everywhere; the few bad nodes are those that got the items left at the
+// end. A turn empties some of these and some others. The greedy packs their items better than it packed all items, and a result that is not
+// cheaper is dropped. The search need not know why a fleet is expensive.
 //
-// Turns must differ, or they would find the same again. Three things differ: which nodes are taken, drawn by waste; worths, which are off
-// by up to one percent so that ties fall otherwise; and the cells that may be opened, two fifths of all beside those that were there.
+// Three things differ from turn to turn, or turns would find the same again: the nodes that are emptied, drawn by waste; the worths, raised
+// by up to one percent so that ties fall differently; and the cells that may be opened, two fifths of all and those of the emptied nodes.
 type search struct {
 	r     *run
-	nodes []load
+	nodes []load    // the fleet of this search, a load for each node
 	waste []float64 // per node: price less worth of the contents, never below a small share of the price
-	sum   float64
-	worth []float64
-	noisy []float64
-	rand  uint64
-	idle  int // turns without success
-	spare *supply
-	pick  []int
-	live  []int
+	sum   float64   // of waste
+	worth []float64 // per class
+	noisy []float64 // per class: worth in this turn
+	rand  uint64    // state of the random numbers
+	idle  int       // turns without success
+	spare *supply   // stock and limits that the fleet leaves
+	pick  []int     // nodes that this turn empties
+	live  []int     // classes of their items
 }
 
 const (
@@ -33,6 +33,7 @@ const (
 	searchCells = 0.4
 )
 
+// newSearch begins with the best fleet of a run.
 func newSearch(r *run) *search {
 	s := &search{r: r, worth: r.winner.worth, noisy: make([]float64, r.p.classes()), rand: 1, spare: r.p.newSupply()}
 	for _, ns := range r.best.nodes {
@@ -45,8 +46,8 @@ func newSearch(r *run) *search {
 	return s
 }
 
-// next is splitmix64: the same numbers everywhere.
-func (s *search) next() uint64 {
+// nextRandom returns the next number of a fixed pseudorandom sequence (splitmix64), the same on every machine.
+func (s *search) nextRandom() uint64 {
 	s.rand += 0x9E3779B97F4A7C15
 	z := s.rand
 	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
@@ -54,8 +55,10 @@ func (s *search) next() uint64 {
 	return z ^ z>>31
 }
 
-func (s *search) float() float64 { return float64(s.next()>>11) / (1 << 53) }
+// randomShare returns a pseudorandom number from 0 to below 1.
+func (s *search) randomShare() float64 { return float64(s.nextRandom()>>11) / (1 << 53) }
 
+// weigh computes the waste of all nodes and its sum.
 func (s *search) weigh() {
 	s.waste, s.sum = s.waste[:0], 0
 	for i := range s.nodes {
@@ -64,17 +67,17 @@ func (s *search) weigh() {
 	}
 }
 
-// That it is never nothing lets every node be drawn now and then: a node that is full by itself may be what keeps three others from
-// becoming two.
+// wasteOf returns the waste of a node. It is never 0, so that every node is drawn sometimes: items that move to or from a full node may be
+// what lets three others become two.
 func (s *search) wasteOf(l *load) float64 {
 	price := float64(s.r.p.cells[l.cell].price)
 	return max(price-l.worth(s.worth), float64(price*0.002))
 }
 
-// search lets all parts take turns until none finds anything any more or the budget ends.
+// search improves the best fleets of all parts until no part finds anything or the budget ends.
 //
-// Parts take turns with each other. One after the other, the first part would use up what the last one needs, and the order of parts is
-// not chosen by any run. A part of which nothing has come for some hundred turns is out.
+// Parts take turns, because otherwise the first part could use up the work that the last one needs. A part that found nothing for
+// searchIdle turns is out.
 func (s *solution) search() {
 	var all []*search
 	for _, r := range s.runs {
@@ -109,7 +112,7 @@ func (s *solution) search() {
 	}
 }
 
-// finish hands the fleet back to the run.
+// finish makes the fleet of the search the run's best one, if it is better.
 func (s *search) finish() {
 	f := &fleet{left: make([]int, s.r.p.classes())}
 	for _, l := range s.nodes {
@@ -121,10 +124,9 @@ func (s *search) finish() {
 	}
 }
 
-// turn takes some nodes apart and keeps what comes of it if that is cheaper. It returns false when the budget is over.
+// turn empties some nodes, packs their items again, and keeps the new nodes if they are cheaper. It returns false when the budget is over.
 //
-// Stock is given back before the items are packed again, so the same nodes can always be bought: the worst that a turn finds is what it
-// took apart.
+// The stock of the emptied nodes is given back before their items are packed again, so the same nodes can be bought once more.
 func (s *search) turn() bool {
 	s.choose()
 	s.r.b.charge(len(s.nodes)*len(s.pick) + len(s.r.p.cells)*4 + s.r.p.classes() + 200)
@@ -161,14 +163,12 @@ func (s *search) turn() bool {
 	return true
 }
 
-// choose picks the nodes to take apart.
-//
-// Mostly few, now and then up to half of all: the product of three numbers below one is small most of the time. Two or three nodes are
-// repacked in no time and often by luck; what takes ten to be bettered is found only where ten are taken.
+// choose picks the nodes to empty: mostly few, sometimes up to half of all, because the product of three random shares is mostly small. Few
+// nodes are quick to repack, but some improvements need ten nodes at once.
 func (s *search) choose() {
 	s.pick = s.pick[:0]
 	most := float64(len(s.nodes)) / 2
-	want := 2 + int(float64(most*s.float())*float64(s.float()*s.float()))
+	want := 2 + int(float64(most*s.randomShare())*float64(s.randomShare()*s.randomShare()))
 	for tries := 0; len(s.pick) < min(want, len(s.nodes)) && tries < 3*want; tries++ {
 		i := s.draw()
 		if slices.Contains(s.pick, i) {
@@ -178,9 +178,9 @@ func (s *search) choose() {
 	}
 }
 
-// draw picks a node with a chance in proportion to its waste.
+// draw returns a random node. A node's chance is in proportion to its waste.
 func (s *search) draw() int {
-	at := float64(s.float() * s.sum)
+	at := float64(s.randomShare() * s.sum)
 	for i, w := range s.waste {
 		if at -= w; at < 0 {
 			return i
@@ -189,19 +189,19 @@ func (s *search) draw() int {
 	return len(s.nodes) - 1
 }
 
-// repack packs the items in the greedy's hands anew. Worths are a little off and only some cells are tried, so that turns differ and are
-// quick.
+// repack packs the items in g.rem with the greedy, with slightly changed worths, random guides, and two fifths of the cells, so that turns
+// differ and are quick. It returns nil when the budget is over.
 //
-// Ceilings of the whole run stand in for ones that would have to be worked out for each turn: no filling of a few items is worth more than
-// the first filling of that cell, when there was everything to choose from.
+// The ceiling of a cell (greedy.last) is the worth per price of its first filling in the last greedy run, because a filling with few items
+// is hardly ever worth more than a filling that could choose among all. A ceiling of 0 keeps a cell out.
 func (s *search) repack() *fleet {
 	g := s.r.greedy
 	for _, k := range s.live {
-		s.noisy[k] = s.worth[k] * (1 + float64(searchNoise*s.float()))
+		s.noisy[k] = s.worth[k] * (1 + float64(searchNoise*s.randomShare()))
 	}
 	for c := range g.last {
 		g.last[c] = 0
-		if s.float() < searchCells {
+		if s.randomShare() < searchCells {
 			g.last[c] = float64(g.first[c] * (1 + searchNoise/2))
 		}
 	}
@@ -210,10 +210,11 @@ func (s *search) repack() *fleet {
 		g.last[c] = float64(g.first[c] * (1 + searchNoise))
 	}
 	g.fill.worth = s.noisy
-	g.fill.guide = guide{[]float64{0, 0.3, 1}[s.next()%3], []float64{0, 1.05, 1.15, 1.3, 2, 5}[s.next()%6]}
+	g.fill.guide = guide{[]float64{0, 0.3, 1}[s.nextRandom()%3], []float64{0, 1.05, 1.15, 1.3, 2, 5}[s.nextRandom()%6]}
 	return g.pack(s.live, s.spare, s.noisy, s.r.winner.unit, s.r.b)
 }
 
+// replace puts the nodes of f in the place of the emptied ones.
 func (s *search) replace(f *fleet) {
 	s.r.b.charge(len(s.nodes) * 30)
 	slices.Sort(s.pick)

@@ -3,7 +3,7 @@ package pack
 import "slices"
 
 // Here a cell is "open" if every item that may use it may justify a node of it. Other large cells are for items that fit nothing smaller;
-// see "What large cells are" in the package comment.
+// see "Large cells" in the package comment.
 
 // openUpTo returns copies of the parts in which cells that are at most over steps too large are open.
 func openUpTo(parts []*part, over int) []*part {
@@ -76,7 +76,8 @@ func (s *solution) widen(parts []*part, all *solution, o Options, b *budget) *so
 func (s *solution) losesTo(to *solution, gain int64) bool {
 	price, lost := s.sum()
 	newPrice, newLost := to.sum()
-	return newLost < lost || newLost == lost && newPrice < price && float64(newPrice-to.own()) < float64(float64(price-s.own())*keep(gain))
+	return newLost < lost || newLost == lost && newPrice < price &&
+		float64(newPrice-to.own()) < float64(float64(price-s.own())*afterSaving(gain))
 }
 
 // mayGain reports whether a wider solution may be worth its larger machines, judged by bounds alone, before any fleet of it is searched.
@@ -100,8 +101,8 @@ func (s *solution) mayGain(wide *solution, gain int64) bool {
 // widenFew is the number of items up to which a wider solution is searched so fast that it may be searched without a strict reason.
 const widenFew = 200
 
-// keep returns the part of a bill that is left after a saving of gain thousandths.
-func keep(gain int64) float64 { return 1 - float64(gain)/1000 }
+// afterSaving returns the part of a bill that is left after a saving of gain thousandths.
+func afterSaving(gain int64) float64 { return 1 - float64(gain)/1000 }
 
 // boundToBeat returns the number that the bound of a wider solution must be below, or the wider solution is not searched.
 //
@@ -116,10 +117,10 @@ func (s *solution) boundToBeat(gain int64) float64 {
 		items += r.p.total * (1 + len(r.twins))
 	}
 	own, from := float64(s.own()), float64(price)
-	if !s.optimal() && (items > widenFew || float64(from*keep(gain)) < s.bound()) {
+	if !s.optimal() && (items > widenFew || float64(from*afterSaving(gain)) < s.bound()) {
 		from = s.bound()
 	}
-	return min(float64(price), float64((from-own)*keep(gain))+own)
+	return min(float64(price), float64((from-own)*afterSaving(gain))+own)
 }
 
 // optimal reports whether the fleets of all parts are proven to be the cheapest.

@@ -9,8 +9,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A guide says how a greedy run fills nodes: how much it prefers big items (bonus), and how many times its fair share of each class a
-// node may take (share).
+// A guide has two parameters of a greedy run: how much it prefers large items (bonus), and how many times its fair share of each class a
+// node may take (share; 0 means any number).
 //
 // Worths alone do not decide which item goes first. Among items that are worth what they cost, a large item is harder to place later
 // than a small one, so it gets a bonus. The right bonus depends on how many items a node holds, which is not known before trying. And a
@@ -141,6 +141,7 @@ type solution struct {
 	over int // cells that are at most so many steps too large are open
 }
 
+// newSolution returns a solution with a run for each part, without fleets. Equal parts share a run, unless a test leaves out that stage.
 func newSolution(parts []*part, b *budget, over int) *solution {
 	s := &solution{over: over}
 	for _, q := range parts {
@@ -219,6 +220,7 @@ func (s *solution) sum() (price int64, lost int) {
 	return price, lost
 }
 
+// bound returns the sum of the bounds of all parts.
 func (s *solution) bound() (bound float64) {
 	for _, r := range s.runs {
 		bound += float64(r.bound() * float64(1+len(r.twins)))
@@ -243,8 +245,8 @@ type pricing struct {
 type run struct {
 	p       *part
 	b       *budget
-	pricing           // the pricing that bounds best
-	volume  float64   // bound by volume
+	pricing           // the pricing with the highest bound
+	volume  float64   // bound by the volume LP
 	fluid   *fluid    // nil before refine, and where there is none
 	sharp   bool      // sharpen has nothing left to do
 	guiding []pricing // the pricings that greedy runs may use
@@ -252,7 +254,7 @@ type run struct {
 	greedy  *greedy
 	best    *fleet
 	proofs  []proof // proofs of bounds, from the LPs
-	close   float64 // the search may end when best costs at most so many times the bound
+	close   float64 // a factor: the search may end when best costs at most close times the bound
 	// optimal is set when best is proven to be the cheapest fleet of this part.
 	optimal bool
 	columns []load     // patterns of the configuration LP
@@ -583,7 +585,7 @@ func (f *fleet) expand(p *part, left []int) []Pattern {
 		for done := 0; done < ns.n; {
 			pat := Pattern{Cell: p.cells[ns.cell].origin, Nodes: ns.n - done}
 			for i, k := range ns.classes {
-				pat.Items = append(pat.Items, take(p.member[k], at[k], ns.counts[i], left)...)
+				pat.Items = append(pat.Items, takeItems(p.member[k], at[k], ns.counts[i], left)...)
 			}
 			for _, it := range pat.Items {
 				pat.Nodes = min(pat.Nodes, left[it.Class]/it.Count)
@@ -604,8 +606,8 @@ func (f *fleet) expand(p *part, left []int) []Pattern {
 	return out
 }
 
-// take picks n items from the members of a merged class, starting with the one at index from.
-func take(members []int, from, n int, left []int) []Item {
+// takeItems returns n items from the members of a merged class, starting with the one at index from.
+func takeItems(members []int, from, n int, left []int) []Item {
 	var out []Item
 	for _, k := range members[from:] {
 		if m := min(n, left[k]); m > 0 {

@@ -7,28 +7,29 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A tree answers which of many classes is worth most among those that fit into given room. It is a k-d tree over needs; every node
-// knows the highest worth and the least need of the classes below that still have items.
+// A tree finds, among many classes, the most valuable class that fits into a given room. It is a k-d tree over needs; every node knows
+// the highest worth, and the least need in each dimension, of the classes below it that still have items.
 //
-// The exchange asks "the most precious item that fits into these four numbers" for every item on a node. With thousands of classes, going
-// through all of them for each would be slower than everything else. A node of the tree stands for all classes below it: if even the least
-// need of them in some dimension does not fit, or if even the highest worth is not above the best one so far, none of them has to be
-// looked at. Which half is visited first does not change the answer, only how soon the other one can be passed over.
+// filler.exchange asks this for every item on a node. With thousands of classes, a pass over all of them each time would take most of the
+// work. A node of the tree is skipped if the least need below it does not fit in some dimension, or if the highest worth below it is not
+// above the best one so far. The order of visits does not change the answer, only how many nodes are skipped.
 type tree struct {
 	p     *part
 	worth []float64
-	order []int // classes, leaf by leaf
-	place []int // per class: its position in order
-	leafs int   // power of two
-	high  []float64
-	low   []int64 // node*dims
-	gone  []bool  // per class
-	start []int   // per leaf: its first position; one more at the end
+	order []int     // classes, leaf by leaf
+	place []int     // per class: its position in order
+	leafs int       // number of leaves, a power of two
+	high  []float64 // per node: the highest worth below it, -1 if no class there has items. Node 1 is the root, 2n and 2n+1 are below n
+	low   []int64   // node*dims: the least need below it
+	gone  []bool    // per class: it has no items left
+	start []int     // per leaf: its first position in order; one more at the end
 	steps work.Steps
 }
 
+// leafSize is the most classes of one leaf.
 const leafSize = 8
 
+// newTree builds the tree over all classes. setItems must be called before the first highest.
 func newTree(p *part, worth []float64) *tree {
 	t := &tree{p: p, worth: worth, order: make([]int, p.classes()), place: make([]int, p.classes()), gone: make([]bool, p.classes())}
 	for k := range t.order {
@@ -49,12 +50,11 @@ func newTree(p *part, worth []float64) *tree {
 	return t
 }
 
-// divide sorts positions lo to hi along dimension d, halves them, and goes on with the next dimension. Dimensions in which all
-// needs are equal divide nothing and are passed over.
+// divide builds the subtree of a node from positions lo to hi of t.order: it sorts them by their need in dimension d, halves them, and goes
+// on with the next dimension. It skips dimensions in which all needs are equal, because these divide nothing.
 //
-// Halves of equal size, one dimension after the other, keep classes together that are alike in all dimensions: then
-// a subtree that does not fit is left out as a whole. A dimension in which all classes need the same (most often a
-// dimension that only few pods ask for) tells nothing apart, and a level spent on it would be a level wasted.
+// Halving one dimension after the other keeps classes together that are alike in all dimensions. So a subtree often fits or does not fit
+// as a whole.
 func (t *tree) divide(node, lo, hi, d int) {
 	if node >= t.leafs {
 		t.start[node-t.leafs] = lo
@@ -75,8 +75,8 @@ func (t *tree) divide(node, lo, hi, d int) {
 	t.divide(2*node+1, mid, hi, (d+1)%t.p.dims)
 }
 
-// keep brings back exactly the classes with items.
-func (t *tree) keep(rem []int) {
+// setItems sets which classes have items (rem, per class), and computes high and low of all nodes anew.
+func (t *tree) setItems(rem []int) {
 	for k, n := range rem {
 		t.gone[k] = n == 0
 	}
@@ -88,6 +88,7 @@ func (t *tree) keep(rem []int) {
 	}
 }
 
+// sumLeaf computes high and low of a leaf from its classes that have items.
 func (t *tree) sumLeaf(leaf int) {
 	node, dims := t.leafs+leaf, t.p.dims
 	t.high[node] = -1
@@ -106,6 +107,7 @@ func (t *tree) sumLeaf(leaf int) {
 	}
 }
 
+// sumNode computes high and low of an inner node from the two nodes below it.
 func (t *tree) sumNode(node int) {
 	dims := t.p.dims
 	t.high[node] = max(t.high[2*node], t.high[2*node+1])
@@ -114,7 +116,7 @@ func (t *tree) sumNode(node int) {
 	}
 }
 
-// remove takes class k out.
+// remove marks class k as without items, and updates the nodes above it.
 func (t *tree) remove(k int) {
 	t.gone[k] = true
 	i, _ := slices.BinarySearchFunc(t.start, t.place[k], func(s, pos int) int {
@@ -130,13 +132,15 @@ func (t *tree) remove(k int) {
 	}
 }
 
-// highest returns the class worth most, and more than low, that fits into room and that ok admits; −1 if there is none.
+// highest returns the class that is worth most, among the classes with items that are worth more than low, fit into room and for which ok
+// returns true. It returns −1 if there is none.
 func (t *tree) highest(room []int64, low float64, ok func(int) bool) int {
 	best := -1
 	t.visit(1, room, &low, &best, ok)
 	return best
 }
 
+// visit searches below a node. It raises low to the worth of the best class so far, and sets best to that class.
 func (t *tree) visit(node int, room []int64, low *float64, best *int, ok func(int) bool) {
 	dims := t.p.dims
 	t.steps += 8

@@ -8,15 +8,16 @@ import (
 	"karpenter.sh/karpenter/internal/core/pack/lp"
 )
 
-// A unitWorth is units of worth: the volume LP's price of one unit of each dimension, per group of classes.
+// A unitWorth is what one unit of each dimension of room is worth, in nano-dollars. The volume LP has one price for each group of classes
+// (price), the fluid LP one for each cell (cells).
 type unitWorth struct {
 	dims  int
-	price []float64 // group*dims, nano-dollars
-	limit []float64 // per limit, of one unit, not negative
-	cells []float64 // cell*dims, by the fluid LP, which prices the room of each cell by itself; then price is not used
+	price []float64 // group*dims; not used if cells is set
+	limit []float64 // per limit: what one unit of it is worth, not negative
+	cells []float64 // cell*dims; nil without the fluid LP
 }
 
-// of is the worth of a need under the prices of a group.
+// of returns the worth of a need under the prices of a group.
 func (w *unitWorth) of(group int, need []int64) float64 {
 	var v float64
 	for d, n := range need {
@@ -25,10 +26,8 @@ func (w *unitWorth) of(group int, need []int64) float64 {
 	return v
 }
 
-// top is what a unit of room in a cell can be worth at most: the highest price among the groups it is open to.
-//
-// Of several groups on a cell each prices room by itself; what a node holds may be of any of them, so only the highest price is safe to
-// say what its room can be worth.
+// top writes to out what a unit of room in cell c can be worth at most: the price of the cell, or else the highest price of the groups that
+// may use it, because a node may hold items of any of these groups.
 func (w *unitWorth) top(p *part, c int, out []float64) {
 	if w.cells != nil {
 		copy(out, w.cells[c*w.dims:(c+1)*w.dims])
@@ -42,30 +41,30 @@ func (w *unitWorth) top(p *part, c int, out []float64) {
 	}
 }
 
-// A volumeProgram buys room as if items were liquid: demand rows per group and dimension, supply rows per kind of cells that are
-// open to the same groups, and columns that buy a node or pour a group's demand into a kind.
+// A volumeProgram is the LP that buys room as if items were liquid. It has demand rows per group and dimension, supply rows per kind of
+// cell (cells that are open to the same groups) and dimension, and columns that buy a node or pour a group's demand into a kind.
 //
 // As a formula, with groups g of classes that may use the same cells, kinds q of cells that are open to the same groups, x_c nodes of a
 // cell and the flow f_gqd of what group g uses of dimension d in kind q:
 //
 //	min Σ p_c·x_c   subject to   Σ_q f_gqd ≥ demand of g in d,   Σ_g f_gqd ≤ Σ_{c of q} R_cd·x_c,   stock and limits
 //
-// It has no columns to generate and few rows. That it lets cores and memory of different machines be bought for one item makes its bound
-// weak where machines have different proportions; it is asked first and for everything that the fluid LP cannot say.
+// It has few rows and all its columns from the start. It may buy the cores of one machine and the memory of another for one item, so its
+// bound is weak if machines have different proportions. It is solved first, and its prices are used if the fluid LP cannot be solved.
 type volumeProgram struct {
 	p      *part
-	demand []float64
-	kinds  []bits.Set
-	kindOf []int
-	free   []float64 // kind*dims: room that costs nothing
-	stock  []int     // cells with a row of their own
-	in     []int     // cells that may be bought
+	demand []float64  // group*dims
+	kinds  []bits.Set // per kind of cell: the groups that it is open to
+	kindOf []int      // per cell: its kind
+	free   []float64  // kind*dims: room that costs nothing
+	stock  []int      // cells with a row of their own
+	in     []int      // cells that may be bought
 }
 
 // maxVolumeRows keeps the dense simplex small; stock rows beyond it are left out, which only lowers the bound.
 const maxVolumeRows = 400
 
-// volume solves the volume LP over the given cells, and says how many steps that took.
+// volume solves the volume LP over the given cells. It returns the prices of room, and how many steps that took.
 func (p *part) volume(cells []int) (*unitWorth, int) {
 	v := &volumeProgram{p: p, demand: make([]float64, p.groups*p.dims), kindOf: make([]int, len(p.cells))}
 	for k, n := range p.count {
@@ -77,6 +76,8 @@ func (p *part) volume(cells []int) (*unitWorth, int) {
 	return v.solve()
 }
 
+// sortKinds sorts cells into kinds, and decides which can be bought and which of these get a stock row. A cell that costs nothing is not
+// bought: its room in stock is added to v.free.
 func (v *volumeProgram) sortKinds(cells []int) {
 	p := v.p
 	for _, i := range cells {
@@ -105,6 +106,8 @@ func (v *volumeProgram) sortKinds(cells []int) {
 	}
 }
 
+// solve builds and solves the LP, and reads its row prices as prices of room and of limits. It returns prices of 0 if there are too many
+// rows. Rows are in this order: demand, supply (from supply on), limits (from limits on), stock (from stock on).
 func (v *volumeProgram) solve() (*unitWorth, int) {
 	p, dims := v.p, v.p.dims
 	w := &unitWorth{dims: dims, price: make([]float64, p.groups*dims), limit: make([]float64, len(p.limits))}
@@ -150,10 +153,10 @@ func (v *volumeProgram) solve() (*unitWorth, int) {
 	return w, program.Steps.Take()
 }
 
-// scale is the total demand of each dimension, so that rows have entries near one.
+// scale returns the total demand of each dimension. Rows are divided by it, so that their entries are near one.
 //
-// Bytes of memory are nine orders of magnitude larger than cores. Without scaling, the smallest number that the simplex takes for nothing
-// in one row would be a machine's worth in another.
+// Numbers of bytes are nine orders of magnitude larger than numbers of cores. Without scaling, a number that the simplex may treat as 0 in
+// one row would be a whole machine in another.
 func (v *volumeProgram) scale() []float64 {
 	scale := make([]float64, v.p.dims)
 	for r, n := range v.demand {
@@ -162,6 +165,8 @@ func (v *volumeProgram) scale() []float64 {
 	return scale
 }
 
+// addColumns adds the columns: one for each cell, which buys a node, and one for each kind, group that may use it and dimension, which
+// pours demand into the kind. supply, limits and stock are the first rows of these sorts.
 func (v *volumeProgram) addColumns(program *lp.Simplex, scale []float64, supply, limits, stock int) {
 	p, dims := v.p, v.p.dims
 	stockRow := make(map[int]int, len(v.stock))
@@ -193,7 +198,8 @@ func (v *volumeProgram) addColumns(program *lp.Simplex, scale []float64, supply,
 	}
 }
 
-// lower scales the prices down until no cell in any number offers more room than it costs. It makes up for rounding.
+// lower scales the prices down until no cell that can be had in any number has room that is worth more than the cell costs. The solution
+// of the LP exceeds that by rounding only.
 func (v *volumeProgram) lower(w *unitWorth) {
 	top := make([]float64, w.dims)
 	most := 1.0
@@ -218,7 +224,7 @@ func (v *volumeProgram) lower(w *unitWorth) {
 	}
 }
 
-// cost is what a node of a cell costs with its use of limits paid.
+// cost returns what a node of a cell costs: its price, and its use of limits at the prices of w.
 func (w *unitWorth) cost(c *cell) float64 {
 	cost := float64(c.price)
 	for l, u := range c.use {

@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// warm offers a known fleet as the first one. Nodes that are no longer possible are dropped and their items packed greedily; without
-// such nodes the fleet does not get dearer. Where the budget ends meanwhile there is none: who asked for it does without a memory then.
+// warm makes a known fleet the first best one. Nodes that are no longer possible are dropped, and their items are packed greedily. If the
+// budget ends first, r.best stays nil, and Memory.answer gives up.
 //
-// What was true of a fleet a minute ago is mostly true of it now. Fleets that begin with the last one do not change without need, which
-// matters more than price to a user who watches a plan that is not carried out yet: the nodes it names stay the same while one more pod
-// arrives.
+// A fleet that begins with the last one does not change without need: the nodes of a plan that is not carried out yet stay the same when
+// one more pod arrives.
 func (r *run) warm(start []Pattern) {
 	if len(start) == 0 {
 		return
@@ -43,11 +42,10 @@ func (r *run) warm(start []Pattern) {
 	r.complete(t, r.worth)
 }
 
-// cellsFor lists the cells that can take the contents of a node: its own first, then those that can be had in any number, then the
-// others, each by price. Where its own was pruned, the cheapest of the second kind costs no more.
+// cellsFor appends to out the cells that can hold the contents l: first the cell with the index origin in the problem, then unlimited
+// cells, then the others, each by price. If origin was pruned, an unlimited cell that costs no more takes its place.
 //
-// Contents are checked as if they had never been placed: classes may be others by number, limits and conflicts may have changed, and a
-// cell may be gone.
+// The contents are checked from scratch, because numbers, limits per node, conflicts and cells may have changed.
 func (r *run) cellsFor(l *load, origin int, out []int) []int {
 	p := r.p
 	need := make([]int64, p.dims)

@@ -1,8 +1,8 @@
-// Package paused reads the switch by which people stop voluntary disruption: an annotation on a NodePool, or on the namespace
+// Package paused reads the switch by which people pause voluntary disruption: an annotation on a NodePool, or on the namespace
 // kube-system for the whole cluster.
 //
-// Both kinds of object are among those without which nothing is disrupted (cluster.Snapshot.Fed): a switch that cannot be read counts as
-// thrown. So does a switch whose value is not understood: its author meant to stop something.
+// An unknown value of the annotation counts as a pause, because its author meant to stop something. Until NodePools and namespaces have
+// been read (cluster.Snapshot.Fed), no node is disrupted at all.
 package paused
 
 import (
@@ -12,15 +12,16 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// A Halt says that no node of a pool may be disrupted voluntarily.
+// A Halt is a pause: no node of a pool may be disrupted voluntarily.
 type Halt struct {
-	Pool   string    // the pool that stands still, "" for all of them
+	Pool   string    // the pool that is paused, "" for the whole cluster
 	Until  time.Time // when it ends by itself, zero if it does not
-	Reason string    // the reason that its author gave, "" if nothing
-	Unread string    // the value, where it is none that is understood
+	Reason string    // the reason that its author gave, "" if none
+	Unread string    // the value of the annotation, if it is unknown
 }
 
-// Of reports whether a pool stands still now. Of two switches that of the cluster is reported, unless the pool's lasts longer.
+// Of reports whether a pool is paused now. If both the cluster and the pool are paused, it returns the cluster's pause, unless the pool's
+// lasts longer.
 func Of(snap *cluster.Snapshot, pool string, now time.Time) (h Halt, halted bool) {
 	if ns := cluster.Namespaces.Get(snap, v1.PausedNamespace); ns != nil {
 		h, halted = Read(ns.Annotations, now)
@@ -36,23 +37,24 @@ func Of(snap *cluster.Snapshot, pool string, now time.Time) (h Halt, halted bool
 	return h, halted
 }
 
+// outlasts reports whether h ends later than other. A pause without an end lasts longest.
 func (h Halt) outlasts(other Halt) bool {
 	return !other.Until.IsZero() && (h.Until.IsZero() || h.Until.After(other.Until))
 }
 
-// Node reports whether a node stands still with its pool. A Node may say of itself that it is of another pool than
-// its claim: then both count.
+// Node reports whether a node is paused; see Switches.Node.
 func Node(snap *cluster.Snapshot, n *cluster.Node, now time.Time) (Halt, bool) {
 	return (&Switches{Snap: snap, Now: now}).Node(n)
 }
 
-// Switches are those of one moment. Each is read once, however many nodes are asked about.
+// A Switches answers Node for many nodes of a snapshot. It reads the switches of each pool once.
 type Switches struct {
 	Snap *cluster.Snapshot
 	Now  time.Time
-	read map[string]*Halt // by pool; nil for a pool that does not stand still
+	read map[string]*Halt // by pool; nil for a pool that is not paused
 }
 
+// of returns the pause of a pool, nil if it is not paused. The pool "" has only the pause of the cluster.
 func (s *Switches) of(pool string) *Halt {
 	known, ok := s.read[pool]
 	if !ok {
@@ -67,9 +69,10 @@ func (s *Switches) of(pool string) *Halt {
 	return known
 }
 
-// Node reports whether a node stands still.
+// Node reports whether a node is paused, by the pool of its claim, the pool in the labels of its Node, or the cluster. A changed label on
+// the Node cannot get around a pause, because both pools count.
 func (s *Switches) Node(n *cluster.Node) (Halt, bool) {
-	pools := make([]string, 1, 2) // "" asks for the cluster
+	pools := make([]string, 1, 2) // of a node without a claim, the first is "": only the cluster
 	if n.Claim != nil {
 		pools[0] = n.Claim.Labels[v1.NodePoolLabelKey]
 	}
@@ -84,7 +87,7 @@ func (s *Switches) Node(n *cluster.Node) (Halt, bool) {
 	return Halt{}, false
 }
 
-// Read reads the switch on one object.
+// Read returns the pause that the annotations of one object set, and false if they set none now. A time that has passed sets none.
 func Read(annotations map[string]string, now time.Time) (h Halt, halted bool) {
 	value, there := annotations[v1.PausedAnnotationKey]
 	if !there || value == "false" {

@@ -1,12 +1,12 @@
 // Package quantity holds resource amounts as vectors of int64, one column for each interned resource name.
 //
-// CPU counts in thousandths of a core, everything else in its own unit. Amounts saturate at Max instead of wrapping, so that
-// absurd objects are merely too large.
+// CPU counts in thousandths of a core, everything else in its own unit. Amounts stop at Max instead of overflowing, so that an absurd
+// amount in an object is only too large.
 package quantity
 
 import "math/bits"
 
-// Max is the largest amount; sums stop there.
+// Max is the largest amount; sums stop there. As room it means unlimited.
 const Max = int64(1) << 52
 
 // The columns that always exist.
@@ -15,21 +15,21 @@ const (
 	Memory
 	Storage
 	Pods
-	fixed
+	fixed // how many they are
 )
 
-// Names of the columns in which a container without a request counts as kube-scheduler's default for such containers. They hold back new
-// nodes only: an existing node has room without end in them, because kube-scheduler binds pods there by their requests alone. They stand in
-// explanations, not in objects.
+// The assumed columns, by name. In them a container without a request counts with kube-scheduler's default for such containers. They
+// limit new nodes only: an existing node has unlimited room in them, because kube-scheduler binds pods there by their requests alone.
+// They occur in explanations, not in objects.
 const (
 	AssumedCPU    = "assumed-cpu"
 	AssumedMemory = "assumed-memory"
 )
 
-// Assumed reports whether a column is one of these.
+// Assumed reports whether a column is one of the assumed columns.
 func Assumed(name string) bool { return name == AssumedCPU || name == AssumedMemory }
 
-// RequestedOf returns the column of what is really requested, of a column that is Assumed.
+// RequestedOf returns the column of real requests that belongs to an assumed column.
 func RequestedOf(name string) int {
 	if name == AssumedCPU {
 		return CPU
@@ -74,11 +74,13 @@ func (n *Names) Lookup(name string) int {
 	return -1
 }
 
-// Len returns the number of columns, Name the name of one.
-func (n *Names) Len() int          { return len(n.list) }
+// Len returns the number of columns.
+func (n *Names) Len() int { return len(n.list) }
+
+// Name returns the name of a column.
 func (n *Names) Name(i int) string { return n.list[i] }
 
-// Clamp returns x, but never beyond ±Max.
+// Clamp returns x, or ±Max if x is beyond that.
 func Clamp(x int64) int64 { return max(-Max, min(Max, x)) }
 
 // Add adds w to v.
@@ -109,8 +111,7 @@ func (v Vec) Max(w Vec) {
 	}
 }
 
-// Fits reports whether v fits into room: no entry is larger. Room that is overdrawn holds what does not ask for the
-// resource, as it does for kube-scheduler.
+// Fits reports whether v fits into room: no entry is larger. An entry of 0 fits even if the room is below 0, as for kube-scheduler.
 func (v Vec) Fits(room Vec) bool {
 	for i, x := range v {
 		if x > room[i] && x > 0 {
@@ -120,7 +121,7 @@ func (v Vec) Fits(room Vec) bool {
 	return true
 }
 
-// Times returns how often v fits into room, at most limit times.
+// Times returns how many times v fits into room, at most limit.
 func (v Vec) Times(room Vec, limit int) int {
 	for i, x := range v {
 		if x > 0 {
@@ -130,7 +131,7 @@ func (v Vec) Times(room Vec, limit int) int {
 	return max(limit, 0)
 }
 
-// RatioLess reports whether a/b is less than c/d, exactly, for numbers that are not negative.
+// RatioLess reports whether a/b is less than c/d, without rounding. No number may be negative.
 func RatioLess(a, b, c, d int64) bool {
 	hi1, lo1 := bits.Mul64(uint64(a), uint64(d))
 	hi2, lo2 := bits.Mul64(uint64(c), uint64(b))

@@ -1,8 +1,8 @@
 // Package quota reads CapacityQuotas and sums up what counts against them.
 //
 // A node counts if its labels match the selector. A claim that is not launched counts if any machine that it lists may match, with the
-// most that such a machine has of each resource, so that a quota holds whatever is bought. Dollars are a resource like others:
-// the present price of the machine.
+// most that such a machine has of each resource, so that the quota is kept for any machine that the launch gets. Dollars are a resource
+// like others: the present price of the machine.
 package quota
 
 import (
@@ -34,7 +34,7 @@ type Quota struct {
 	needs    need.Needs // the same as conditions on labels
 }
 
-// Read returns the quota of an object, or what is wrong with it.
+// Read returns the quota of an object, or an error that says what is wrong with it.
 func Read(o *autoscalingv1beta1.CapacityQuota) (Quota, error) {
 	q := Quota{Name: o.Name, Limits: v1.Limits{}, selector: labels.Everything()}
 	for name, amount := range o.Spec.Limits.Resources {
@@ -77,21 +77,23 @@ func All(snap *cluster.Snapshot) []Quota {
 // Needs returns the selector as conditions on labels.
 func (q *Quota) Needs() need.Needs { return q.needs }
 
-// Holds reports whether a node with these labels counts.
+// Holds reports whether a node with these labels counts against the quota.
 func (q *Quota) Holds(node map[string]string) bool { return q.selector.Matches(labels.Set(node)) }
 
-// Asks reports whether a quota depends on a label of nodes that the machine's offering decides. What a machine costs does so too.
+// Asks reports whether it depends on this label of a node whether or how much the node counts: the selector names it, or the quota limits
+// dollars and the label is the capacity type, on which prices depend.
 func (q *Quota) Asks(key string) bool {
 	_, asked := q.needs[key]
 	_, dollars := q.Limits[Dollars]
 	return asked || dollars && key == v1.CapacityTypeLabelKey
 }
 
-// A Market is what pools sell, by their names.
+// A Market has the catalogue of each pool, by the pool's name.
 type Market map[string]*cloud.Catalog
 
-// Price returns what a machine with these labels costs now, and whether it is known. A machine of no pool costs what the first pool by
-// name that sells its type would pay.
+// Price returns what a machine with these labels costs now, and whether that is known. If the pool does not sell its type, the first pool
+// by name that does decides. Without a capacity type it is the on-demand price. If its zone has no price, it is the lowest price of other
+// zones.
 func (m Market) Price(pool string, node map[string]string) (price cloud.NanoUSD, known bool) {
 	at := m[pool].Type(node[corev1.LabelInstanceTypeStable])
 	if at == nil {
@@ -122,12 +124,12 @@ func (m Market) Price(pool string, node map[string]string) (price cloud.NanoUSD,
 	return price, known
 }
 
-// Used sums up what counts against a quota, but for nodes that are gone.
+// Used returns the sum of what counts against a quota, without the nodes for which gone returns true.
 func (q *Quota) Used(snap *cluster.Snapshot, m Market, gone func(*cluster.Node) bool) corev1.ResourceList {
 	return q.Sum(snap, m, gone, func(c *v1.NodeClaim) corev1.ResourceList { return q.Most(c, m) })
 }
 
-// Sum is Used with another count of claims that are not launched.
+// Sum is Used, except that waiting returns what counts of a claim that is not launched.
 func (q *Quota) Sum(snap *cluster.Snapshot, m Market, gone func(*cluster.Node) bool,
 	waiting func(*v1.NodeClaim) corev1.ResourceList) corev1.ResourceList {
 	used := q.none()
@@ -146,7 +148,7 @@ func (q *Quota) Sum(snap *cluster.Snapshot, m Market, gone func(*cluster.Node) b
 	return used
 }
 
-// none is nothing of each resource that is limited.
+// none returns 0 of each resource that is limited.
 func (q *Quota) none() corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for name := range q.Limits {
@@ -155,7 +157,7 @@ func (q *Quota) none() corev1.ResourceList {
 	return out
 }
 
-// Add adds amounts of the resources that to has.
+// Add adds the amounts of more to those of to, for the resources that to has.
 func Add(to, more corev1.ResourceList) {
 	for name, sum := range to {
 		if q, ok := more[name]; ok {
@@ -165,7 +167,7 @@ func Add(to, more corev1.ResourceList) {
 	}
 }
 
-// counted is what a node has.
+// counted returns what a node has: its capacity, and its price if dollars are limited (0 if it is not known).
 func (q *Quota) counted(n *cluster.Node, m Market) corev1.ResourceList {
 	out := n.Capacity()
 	if _, limited := q.Limits[Dollars]; limited {
@@ -180,7 +182,8 @@ func micros(p cloud.NanoUSD) resource.Quantity {
 	return *resource.NewQuantity((int64(p)+999)/1000, resource.DecimalSI)
 }
 
-// Most returns the most of each resource that a claim's machine may have and that would count, nil if none would.
+// Most returns the most of each resource that a claim's machine may have, among the machines that would count; nil if none would. If the
+// catalogue has none of its types, the claim counts as one node with what its pods request.
 func (q *Quota) Most(c *v1.NodeClaim, m Market) corev1.ResourceList {
 	catalog := m[c.Labels[v1.NodePoolLabelKey]]
 	listed := typesOf(c)
@@ -191,7 +194,7 @@ func (q *Quota) Most(c *v1.NodeClaim, m Market) corev1.ResourceList {
 	}
 	most := q.MostOf(c, catalog, listed)
 	known := slices.ContainsFunc(listed, func(name string) bool { return catalog.Type(name) != nil })
-	if !known && q.may(c, need.Of(c.Spec.Requirements), &cloud.InstanceType{}, &cloud.Offering{}) { // it has at least what it was made for
+	if !known && q.may(c, need.Of(c.Spec.Requirements), &cloud.InstanceType{}, &cloud.Offering{}) { // it has at least what its pods request
 		most = corev1.ResourceList{v1.ResourceNodes: *resource.NewQuantity(1, resource.DecimalSI)}
 		Raise(most, c.Spec.Resources.Requests)
 	}
@@ -208,7 +211,7 @@ func typesOf(c *v1.NodeClaim) []string {
 	return nil
 }
 
-// MostOf is Most for some types, which a claim need not list.
+// MostOf is Most for the named types of a catalogue instead of those that the claim lists.
 func (q *Quota) MostOf(c *v1.NodeClaim, catalog *cloud.Catalog, names []string) (most corev1.ResourceList) {
 	wants := need.Of(c.Spec.Requirements)
 	for _, name := range names {
@@ -234,7 +237,8 @@ func (q *Quota) MostOf(c *v1.NodeClaim, catalog *cloud.Catalog, names []string) 
 	return most
 }
 
-// may reports whether the machine that a claim gets as an offering of a type may match the selector.
+// may reports whether the machine of a claim, if it is this offering of this type, may match the selector. For each label the first of
+// these that has it decides: the offering, the type, the labels of the claim, its requirements. A label that none has is absent.
 func (q *Quota) may(c *v1.NodeClaim, wants need.Needs, it *cloud.InstanceType, o *cloud.Offering) bool {
 	for key, s := range q.needs {
 		ok := s.HasAbsent()
@@ -254,7 +258,7 @@ func (q *Quota) may(c *v1.NodeClaim, wants need.Needs, it *cloud.InstanceType, o
 	return true
 }
 
-// Raise sets each amount of to that is missing or less than in by to that of by.
+// Raise sets each amount of to to the larger one of to and by.
 func Raise(to, by corev1.ResourceList) {
 	for name, q := range by {
 		if have, ok := to[name]; !ok || have.Cmp(q) < 0 {

@@ -11,23 +11,23 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// Where one node may hold few pods of an application whose pods are of many sizes, the packer cannot be told so in pairs of classes.
-// It is asked as if there were no such rule: then all pods of one size are equal, so the question is small and its answer good, and it
-// says how many pods of each size every node should hold. Which ones those are is decided as nodes are filled, by the rules
-// themselves: those that have the fewest places to go come first, and pods without a place where the packer meant it is placed at last.
+// Some rules keep pods of many sizes apart on a host: one node may hold few pods of an application. Pairs of packer classes cannot express
+// that. So assign asks the packer without such rules how many pods of each size every node should hold. Pods of one size are then equal, so
+// the question is small. Which pods these are is decided while nodes are filled, by the rules: pods with the fewest other places come
+// first. Pods that find no place where the packer meant them are placed at the end.
 
-// A size is pods that are equal to the packer: one of its items, which stands for several of our items.
+// A size is pods that are equal to the packer: one of its classes, which stands for several items.
 type size struct {
-	parts []part
-	tied  int // so many parts at the front are held apart on a host
-	first int // parts before it have their places, once the tied ones have been asked
+	parts []part // tied ones first
+	tied  int    // number of parts that a rule keeps apart on a host
+	first int    // of the other parts, those before this index have all their pods placed
 }
 
-// A part is an item, and what is left of it.
+// A part is an item of a size.
 type part struct {
 	item
-	left   int
-	groups []int // host-level groups that hold them apart
+	left   int   // pods without a place
+	groups []int // host-level groups that keep them apart
 }
 
 // An assignment decides which pods of a size go to which node.
@@ -37,8 +37,8 @@ type assignment struct {
 	waiting []int // by group: pods that have no place yet
 }
 
-// assign packs pods that are held apart on a host by what cannot be told the packer, or returns nil where there are none or they find
-// no place. It says how many steps too large a machine may be for anybody.
+// assign makes a plan for pods that rules keep apart on a host in a way that the packer cannot express. It returns nil if there are no such
+// pods, or not all pods find a place. over is how many steps too large its machines may be for any pod.
 func assign(p *problem.Problem, at *solve.Placement) (idea *solve.Placement, over int) {
 	q := newQuestion(p, at)
 	q.collect(nil)
@@ -47,10 +47,10 @@ func assign(p *problem.Problem, at *solve.Placement) (idea *solve.Placement, ove
 		return nil, 0
 	}
 	a := &assignment{q: q, waiting: make([]int, len(p.Groups))}
-	a.sort(bad)
+	a.makeSizes(bad)
 	q.makeCells()
 	q.makeLimits()
-	// The first fleet will do: what a search would gain is less than filling its nodes costs.
+	// The first fleet is good enough: filling nodes costs more than a search would gain.
 	answer := pack.Solve(&q.problem, pack.Options{Gain: p.Settings.GainPermille, Fast: true, Most: 1, Meter: at.Meter()})
 	idea = at.Afresh(q.frozen)
 	for _, pattern := range answer.Fleet {
@@ -67,8 +67,9 @@ func assign(p *problem.Problem, at *solve.Placement) (idea *solve.Placement, ove
 	return idea, answer.Certificate.Over
 }
 
-// sort makes one item of all that are equal to the packer, once it knows nothing of ties among several of them.
-func (a *assignment) sort(bad map[problem.ClassID]bool) {
+// makeSizes sorts the items into sizes, and makes the question one about sizes, without conflicts. An item with a cap per node that the
+// packer can express is a size of its own. Caps of classes in bad are left out.
+func (a *assignment) makeSizes(bad map[problem.ClassID]bool) {
 	q := a.q
 	known := map[string]int{}
 	var key []byte
@@ -82,7 +83,7 @@ func (a *assignment) sort(bad map[problem.ClassID]bool) {
 		}
 		key = q.sizeKey(key[:0], it)
 		if key = identity.Flag(key, most > 0); most > 0 {
-			key = identity.Number(key, int64(i)) // a cap of its own
+			key = identity.Number(key, int64(i)) // unique: an item with a cap is merged with no other
 		}
 		at, ok := known[string(key)]
 		if !ok {
@@ -112,16 +113,16 @@ func (a *assignment) sort(bad map[problem.ClassID]bool) {
 	}
 }
 
-// sizeKey identifies items that are equal to the packer: they need as much and may go to the same machines.
+// sizeKey appends a key that is equal for items with the same needs that may go to the same machines.
 func (q *question) sizeKey(key []byte, it *item) []byte {
 	key = q.kindKey(key, it)
 	return identity.Numbers(key, q.needOf(it.class))
 }
 
-// fill puts n pods of a size on a bin, or as many as may be there: those that have the fewest other places first.
+// fill puts n pods of a size on a bin, or as many as the rules allow: first tied ones, those with the highest pressure before others.
 func (a *assignment) fill(idea *solve.Placement, bin problem.BinID, s *size, n int) {
 	tied := s.parts[:s.tied]
-	for i := 1; i < len(tied); i++ { // nearly in order since the last time
+	for i := 1; i < len(tied); i++ { // insertion sort: they are nearly in order since the last call
 		for j := i; j > 0 && a.pressure(&tied[j]) > a.pressure(&tied[j-1]); j-- {
 			tied[j], tied[j-1] = tied[j-1], tied[j]
 		}
@@ -137,7 +138,7 @@ func (a *assignment) fill(idea *solve.Placement, bin problem.BinID, s *size, n i
 	}
 }
 
-// pressure is how many pods of the part's groups wait for each place that a node has for them.
+// pressure returns how many pods of the part's groups wait for each place that one node has for them; −1 if the part has no pods left.
 func (a *assignment) pressure(p *part) int {
 	if p.left == 0 {
 		return -1
@@ -149,7 +150,7 @@ func (a *assignment) pressure(p *part) int {
 	return most
 }
 
-// put places up to n pods of a part on a bin and returns how many.
+// put places up to n pods of a part on a bin, if it is in the domains of their pins, and returns how many it placed.
 func (a *assignment) put(idea *solve.Placement, bin problem.BinID, p *part, n int) int {
 	placed := 0
 	if n = min(n, p.left); n > 0 && idea.Pinned(bin, p.pins) {
@@ -162,8 +163,8 @@ func (a *assignment) put(idea *solve.Placement, bin problem.BinID, p *part, n in
 	return placed
 }
 
-// placeRest places the pods that found no place where the packer meant them: on any new node, else on those that are opened for them. It
-// reports whether all have one.
+// placeRest places the pods that found no place where the packer meant them: on any new node, or else on nodes that it opens for them. It
+// returns false if some find none.
 func (a *assignment) placeRest(idea *solve.Placement) bool {
 	for i := range a.sizes {
 		for j := range a.sizes[i].parts {
@@ -181,7 +182,8 @@ func (a *assignment) placeRest(idea *solve.Placement) bool {
 	return true
 }
 
-// openFor opens nodes for what is left of a part, each the cheapest for as many pods as it may hold.
+// openFor opens nodes for the pods that are left of a part, each the cheapest per pod for as many as it may hold. It returns false if
+// limits or rules stop it.
 func (a *assignment) openFor(idea *solve.Placement, size int, p *part) bool {
 	q := a.q
 	cell := -1
@@ -206,7 +208,7 @@ func (q *question) allowed(idea *solve.Placement, cell int) bool {
 	return idea.Allows(q.cells[cell].tmpl, q.cells[cell].shape)
 }
 
-// cheapestFor returns the cell with the lowest price for each of n pods of a part, as far as it has room for them; −1 if there is none.
+// cheapestFor returns the cell with the lowest price per pod for up to n pods of a size; −1 if limits allow none.
 func (a *assignment) cheapestFor(idea *solve.Placement, size int, p *part, n int) int {
 	q := a.q
 	best, price, holds := -1, int64(0), int64(0)

@@ -12,9 +12,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
-// bound proves a lower bound on the cost of every plan for the pods of the new nodes, and writes it to r. The bound holds whichever
-// domains a plan chooses, and ignores what limits and minValues forbid. In the plans that it covers, machines up to over steps too
-// large may hold any pod.
+// bound proves a lower bound on the cost of every plan for the pods of the new nodes, and writes it to r; it writes no bound if it finds
+// none that is right. The bound allows any domains, and what limits and minValues forbid. In the plans that it covers, machines up to over
+// steps too large may hold any pod.
 func bound(p *problem.Problem, at *solve.Placement, r *problem.Result, over int) {
 	boundBy(newQuestion(p, at), r, over)
 	if tooHigh(r) {
@@ -40,7 +40,7 @@ func boundBy(q *question, r *problem.Result, over int) {
 	for _, n := range at.New() {
 		opened++
 		for _, put := range n.Puts {
-			q.add(put, p.Templates[n.Template].Tier, nil)
+			q.addItem(put, p.Templates[n.Template].Tier, nil)
 		}
 	}
 	if len(q.items) == 0 {
@@ -75,7 +75,7 @@ func boundBy(q *question, r *problem.Result, over int) {
 // than one of them.
 func (q *question) anySize() {
 	glued := func(it item) bool { return q.at.Ties(it.class, it.variant).Glued }
-	if q.free() && !q.at.AnyMachine() && q.evenSizes() && !slices.ContainsFunc(q.items, glued) {
+	if q.unlimited() && !q.at.AnyMachine() && q.evenSizes() && !slices.ContainsFunc(q.items, glued) {
 		return
 	}
 	for c := range q.problem.Cells {
@@ -140,9 +140,9 @@ func (q *question) pinLeast() {
 	q.items = slices.DeleteFunc(q.items, func(it item) bool { return it.count == 0 })
 }
 
-// leastByDomain returns how many pods of an item every plan puts into each domain of a key over which they are
-// spread, and how many more than that any domain gets at most, 0 for any number. It knows only the plain case, in
-// which a spread is about this class alone and all of its pods come to new nodes.
+// leastByDomain returns how many pods of an item every plan puts into each domain of a key over which they are spread (least), and how many
+// more than that one domain gets at most (more, 0 for any number). least is nil if it cannot tell: it supports only a spread that counts no
+// other class to place, and only if all pods of the class are on new nodes.
 func (q *question) leastByDomain(it *item) (key int, least []int, more int) {
 	c := &q.p.Classes[it.class]
 	if it.count != c.Count {
@@ -266,7 +266,7 @@ func (q *question) leastOf(g int, reach bits.Set, n int) (least []int, more int)
 	if !domains.Any() {
 		return nil, 0
 	}
-	upTo := func(m int32) (sum int) { // new pods with which no domain has more than m, or every one has as many
+	upTo := func(m int32) (sum int) { // how many new pods bring every domain with fewer than m up to m
 		for d := range domains.All() {
 			sum += int(max(0, m-group.At(d)))
 		}
@@ -276,7 +276,7 @@ func (q *question) leastOf(g int, reach bits.Set, n int) (least []int, more int)
 	for d := range domains.All() {
 		m = min(m, group.At(d))
 	}
-	for upTo(m+group.MaxSkew)-int(group.MaxSkew) < n { // the emptiest takes no more than m
+	for upTo(m+group.MaxSkew)-int(group.MaxSkew) < n { // one domain ends with m, all others with at most m + maxSkew
 		m++
 	}
 	highest := m

@@ -13,7 +13,7 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// makeCells lists what nodes can be bought as, and which items may be on which.
+// makeCells writes the needs and counts of the items, the cells, and which items may be on which cell.
 func (q *question) makeCells() {
 	tiers := map[int]bool{}
 	for i := range q.items {
@@ -35,7 +35,7 @@ func (q *question) makeCells() {
 	q.openToItems()
 }
 
-// findKinds sorts items into kinds: items of one kind ask the same of templates and offers, whatever room they need.
+// findKinds sorts items into kinds: items of one kind ask the same of templates and offers, and may need different room.
 func (q *question) findKinds() {
 	known := map[string]int{}
 	var key []byte
@@ -52,7 +52,7 @@ func (q *question) findKinds() {
 	}
 }
 
-// kindKey identifies the kind of an item.
+// kindKey appends a key that is equal for items of one kind.
 func (q *question) kindKey(key []byte, it *item) []byte {
 	key = identity.Number(identity.Number(key, int64(it.tier)), int64(it.over))
 	key = identity.Numbers(key, it.pins)
@@ -69,7 +69,8 @@ func (q *question) kindKey(key []byte, it *item) []byte {
 	return key
 }
 
-// likeAnother reports whether the twin of a template sells the same machines to the same items, and as large ones.
+// likeAnother reports whether the template's twin, which has cells already (seen), sells the same machines to the same items, under the
+// same size policy. Then t needs no cells of its own.
 func (q *question) likeAnother(t problem.TemplateID, seen []problem.TemplateID) bool {
 	u := q.at.Twin(t)
 	if u < 0 || !slices.Contains(seen, u) {
@@ -87,8 +88,8 @@ func (q *question) likeAnother(t problem.TemplateID, seen []problem.TemplateID) 
 	return true
 }
 
-// readings returns the variants that count for an item: the variant as which it was placed, or for a bound every one of the
-// same level.
+// readings returns the variants by which an item may be placed: the variant by which it was placed, or, for a loose question, all variants
+// of the same level.
 func (q *question) readings(it *item) []*problem.Variant {
 	all := q.p.Classes[it.class].Variants
 	if !q.loose {
@@ -103,7 +104,8 @@ func (q *question) readings(it *item) []*problem.Variant {
 	return out
 }
 
-// reads reports whether a template suits one reading of an item.
+// reads reports whether a node of a template may hold an item by one of its readings. A template of another tier may only in a loose
+// question: if it is heavier than the item's tier, or if pools of that tier or of heavier ones have limits.
 func (q *question) reads(it *item, v *problem.Variant, t problem.TemplateID) bool {
 	if tier := q.p.Templates[t].Tier; tier != it.tier && !(q.loose && (q.limitedTo(it.tier) || tier < it.tier)) {
 		return false
@@ -111,7 +113,7 @@ func (q *question) reads(it *item, v *problem.Variant, t problem.TemplateID) boo
 	return q.p.Labels.TolTmpl[v.Tol].Has(int(t)) && q.match(v, t).OK
 }
 
-// limitedTo reports whether some pool of a tier or of a heavier one has limits, so that pods may go to lighter ones.
+// limitedTo reports whether some pool of a tier, or of a tier that is tried before it, has limits, so that pods may go to later ones.
 func (q *question) limitedTo(tier int) bool {
 	return slices.ContainsFunc(q.p.Templates, func(t problem.Template) bool { return t.Tier <= tier && q.limited(&t) })
 }
@@ -122,15 +124,16 @@ func (q *question) limited(t *problem.Template) bool { return q.p.Pools[t.Pool].
 // A want is what one reading of items leaves of a template: their node is one of these shapes, bought by one of these offers.
 type want struct {
 	shapes, offers bits.Set
-	pins           []int32 // by topology key the domain that was chosen for it; nil where none was
+	pins           []int32 // by topology key: the domain that split chose, negative for any; nil if it chose none
 }
 
-// within reports whether an item that wants v may be bought as what w is bought as.
+// within reports whether w allows only what v allows. Then an item that wants v may be on a node that is bought as w.
 func (w *want) within(v *want) bool { return w.shapes.Within(v.shapes) && w.offers.Within(v.offers) }
 
+// equal reports whether two wants allow the same shapes and offers.
 func (w *want) equal(v *want) bool { return w.shapes.Equal(v.shapes) && w.offers.Equal(v.offers) }
 
-// both is what two wants leave together.
+// both returns what two wants allow together, and false if that is nothing.
 func (w *want) both(v *want) (want, bool) {
 	out := want{shapes: w.shapes.Clone(), offers: w.offers.Clone()}
 	out.shapes.And(v.shapes)
@@ -138,7 +141,8 @@ func (w *want) both(v *want) (want, bool) {
 	return out, out.shapes.Any() && out.offers.Any()
 }
 
-// wantsOf returns what the readings of an item leave of a template.
+// wantsOf returns what the readings of an item leave of a template, each different want once: by domain where prices differ (split), and
+// for a loose question also what is left in a domain to which a plan may tie the node (narrowed).
 func (q *question) wantsOf(it *item, t problem.TemplateID) []want {
 	var out []want
 	for _, v := range q.readings(it) {
@@ -160,8 +164,8 @@ func (q *question) wantsOf(it *item, t problem.TemplateID) []want {
 	return out
 }
 
-// tiedKeys returns the topology keys other than the host whose domains the rules of an item's pods are about: a plan may tie the node
-// of such a pod to any of them.
+// tiedKeys returns the topology keys, other than the host, to whose domains a plan may tie the node of an item: groups that count its pods
+// or that they own are about these keys, and the item has no pin for them.
 func tiedKeys(p *problem.Problem, it *item) []int {
 	c := &p.Classes[it.class]
 	groups := slices.Clone(c.Groups)
@@ -179,8 +183,9 @@ func tiedKeys(p *problem.Problem, it *item) []int {
 	return out
 }
 
-// narrowed returns what a want leaves in each domain to which a plan may tie the node of an item, where a launch in that domain may cost
-// less than one that chooses among all: a spot list costs the mean of its offers, and that of the cheapest zone is below the mean of all.
+// narrowed returns what a want leaves in each domain to which a plan may tie the node of an item, if a launch in that domain may cost less
+// than one that chooses among all. That happens because a spot list costs the mean of its offers: the list of the cheapest zone costs less
+// than that of all zones.
 func (q *question) narrowed(it *item, t problem.TemplateID, w want) []want {
 	var out []want
 	from := []want{w}
@@ -212,8 +217,8 @@ func (q *question) sellsCheaper(t problem.TemplateID, some, wide *want) bool {
 	})
 }
 
-// split returns what a want leaves in each domain that the node of an item may be in, unless it costs the same in
-// all of them: then an item that places the item chooses.
+// split returns what a want leaves in each domain of the key over which the item is spread (item.over). If shapes and prices are the same
+// in all of them, it returns the want unchanged: then the domain can be chosen later.
 func (q *question) split(it *item, t problem.TemplateID, w want) []want {
 	if it.over == 0 {
 		return []want{w}
@@ -234,6 +239,7 @@ func (q *question) split(it *item, t problem.TemplateID, w want) []want {
 	return out
 }
 
+// wantOf returns what one reading of an item leaves of a template, in the domains of its pins.
 func (q *question) wantOf(it *item, v *problem.Variant, t problem.TemplateID) want {
 	tmpl := &q.p.Templates[t]
 	m := q.match(v, t)
@@ -249,7 +255,7 @@ func (q *question) wantOf(it *item, v *problem.Variant, t problem.TemplateID) wa
 	return w
 }
 
-// bought returns the offers of a mask. Whatever else is chosen is bought in the same way.
+// bought returns the offers of a template's mask, without its choices of labels. Labels do not change what is bought.
 func bought(t *problem.Template, mask bits.Set) bits.Set {
 	if len(t.Segments) == 1 {
 		return mask
@@ -261,7 +267,7 @@ func bought(t *problem.Template, mask bits.Set) bits.Set {
 	return out
 }
 
-// pin narrows a want to one domain of a topology key.
+// pin narrows a want to domain d of a topology key. If the template has no node there, no offers are left.
 func (w *want) pin(of *problem.KeyOf, d int32) {
 	switch {
 	case of.Kind == problem.ByChoice && of.Choice[d] != nil:
@@ -273,11 +279,11 @@ func (w *want) pin(of *problem.KeyOf, d int32) {
 	}
 }
 
-// mostWants is how many combinations of what items want of a template are distinguished.
+// mostWants is the most combinations of wants of one template.
 const mostWants = 64
 
-// findWants lists what the items want of a template, by kind, and what any of them leave together: nodes are shared. It returns false
-// if there are too many combinations; then not all are among them.
+// findWants returns what the items want of a template, by kind, and all different wants with their combinations: items with different wants
+// may share a node, which is then what both allow. complete is false if there are more than mostWants; then some are missing.
 func (q *question) findWants(t problem.TemplateID) (all []want, byKind [][]want, complete bool) {
 	complete = true
 	note := func(w want) {
@@ -307,7 +313,7 @@ func (q *question) findWants(t problem.TemplateID) (all []want, byKind [][]want,
 	return all, byKind, complete
 }
 
-// byReservation takes reserved offers out of wants, and, for a bound, adds each of them by itself.
+// byReservation takes reserved offers out of wants. For a loose question it adds a want with each reserved offer alone.
 func (q *question) byReservation(wants []want, t problem.TemplateID) []want {
 	cat := q.p.Templates[t].Catalog
 	if len(cat.Left) == 0 {
@@ -331,7 +337,7 @@ func (q *question) byReservation(wants []want, t problem.TemplateID) []want {
 	return out
 }
 
-// addCells lists what nodes of a template can be bought as.
+// addCells adds the cells of a template, and which kinds of items may be on each. It sets q.exact to false if some may be missing.
 func (q *question) addCells(t problem.TemplateID) {
 	tmpl := &q.p.Templates[t]
 	all, byKind, complete := q.findWants(t)
@@ -351,7 +357,7 @@ func (q *question) addCells(t problem.TemplateID) {
 	}
 }
 
-// openCells says which kinds may use the cells from one on.
+// openCells sets which kinds may use the cells from an index on: those with a want that suits the cell.
 func (q *question) openCells(from int, byKind [][]want, suits func(*cell, *want) bool) {
 	for c := from; c < len(q.cells); c++ {
 		open := bits.Make(len(q.kinds))
@@ -364,7 +370,7 @@ func (q *question) openCells(from int, byKind [][]want, suits func(*cell, *want)
 	}
 }
 
-// addLists adds a cell for each list that a launch of what is wanted may send.
+// addLists adds a cell for each list that a launch of a want may send. It sets q.exact to false if some lists may be missing.
 func (q *question) addLists(t problem.TemplateID, w *want) {
 	lists, complete := q.listsOf(t, w)
 	q.exact = q.exact && complete
@@ -376,8 +382,8 @@ func (q *question) addLists(t problem.TemplateID, w *want) {
 	}
 }
 
-// addShapes adds a cell for each shape. Limits count what shapes have, and not what is asked of it, so that a small machine may be the
-// better one though a larger one costs less.
+// addShapes adds a cell for each shape, for a pool with limits. A limit counts the size of the machine, so a small machine may be the
+// better choice even if a larger one is cheaper.
 func (q *question) addShapes(t problem.TemplateID, w *want) {
 	tmpl := &q.p.Templates[t]
 	prices := q.at.Prices(t, w.offers)
@@ -389,8 +395,7 @@ func (q *question) addShapes(t problem.TemplateID, w *want) {
 	}
 }
 
-// addFloors adds a cell for each shape at the lowest price at which it is sold, whichever offer would be preferred:
-// no plan gets it for less.
+// addFloors adds a cell for each shape at the lowest price of all its offers, so that no plan buys it for less.
 func (q *question) addFloors(t problem.TemplateID, byKind [][]want) {
 	tmpl := &q.p.Templates[t]
 	from := len(q.cells)
@@ -406,7 +411,7 @@ func (q *question) addFloors(t problem.TemplateID, byKind [][]want) {
 	})
 }
 
-// addCell adds what a node can be bought as.
+// addCell adds a cell, and as as the packer's cell for it. It sets as.Over by the size policy, and negative room to 0.
 func (q *question) addCell(c cell, vcpu int64, as pack.Cell) {
 	for r := range as.Room {
 		as.Room[r] = max(as.Room[r], 0)
@@ -416,8 +421,7 @@ func (q *question) addCell(c cell, vcpu int64, as pack.Cell) {
 	q.problem.Cells = append(q.problem.Cells, as)
 }
 
-// roomsOf is what every shape has, and roomOf what one has: attach limits are further dimensions where volumes are
-// counted, and so are devices.
+// roomsOf returns the room of every shape of a template, with the further dimensions of roomOf.
 func (q *question) roomsOf(t *problem.Template) []quantity.Vec {
 	if q.p.Drivers+len(q.gear.sets) == 0 {
 		return t.Room
@@ -429,6 +433,7 @@ func (q *question) roomsOf(t *problem.Template) []quantity.Vec {
 	return rooms
 }
 
+// roomOf returns the room of a shape: resources, then how many volumes of each driver it can attach, then devices (gear).
 func (q *question) roomOf(t *problem.Template, shape int) quantity.Vec {
 	out := append(make(quantity.Vec, 0, len(t.Room[shape])+q.p.Drivers+len(q.gear.sets)), t.Room[shape]...)
 	for d := range q.p.Drivers {
@@ -441,11 +446,12 @@ func (q *question) roomOf(t *problem.Template, shape int) quantity.Vec {
 	return q.gear.room(out, t, shape)
 }
 
-// fillOf describes the items to the function that lists what they can be bought as.
+// fillOf describes the items for shape.Market.Lists, which lists what they can be bought as: the dimensions that count, the least need in
+// each, and the number of pods.
 func (q *question) fillOf() shape.Fill {
 	fill := shape.Fill{Axes: []int{quantity.CPU, quantity.Memory}, Least: q.at.Least()}
 	for r := range q.p.Resources {
-		if r > quantity.Memory && r != quantity.Pods && q.asks(r) {
+		if r > quantity.Memory && r != quantity.Pods && q.needs(r) {
 			fill.Axes = append(fill.Axes, r)
 		}
 	}
@@ -453,7 +459,7 @@ func (q *question) fillOf() shape.Fill {
 	for s := range q.gear.sets {
 		fill.Axes = append(fill.Axes, first+s)
 	}
-	// some need nothing of what follows
+	// Some item needs none of the further dimensions, so the least need of these is 0.
 	fill.Least = append(slices.Clone(fill.Least), make(quantity.Vec, first+len(q.gear.sets)-len(fill.Least))...)
 	for i := range q.items {
 		fill.Pods += int64(q.items[i].count)
@@ -467,8 +473,8 @@ type listed struct {
 	complete bool
 }
 
-// listsOf returns the lists that launches of what is wanted may send, and whether these are all. It remembers them: kinds that want the
-// same ask for them again.
+// listsOf returns the lists that launches of a want may send, and whether these are all. It remembers them: kinds that want the same ask for
+// them again.
 func (q *question) listsOf(t problem.TemplateID, w *want) ([]shape.List, bool) {
 	key := string(identity.Numbers(identity.Numbers(identity.Number(nil, int64(t)), w.shapes), w.offers))
 	known, ok := q.lists[key]
@@ -479,10 +485,15 @@ func (q *question) listsOf(t problem.TemplateID, w *want) ([]shape.List, bool) {
 	return known.lists, known.complete
 }
 
+// findLists makes the lists of listsOf. If a loose question may miss some, it relaxes the lists so that no launch is cheaper
+// (shape.Market.Relax).
+//
+// Lists are first made without the number of pods as an axis. If that number may fill a machine (crowded) and a bound is wanted, they are
+// made again with it, because lists that matter would be missing.
 func (q *question) findLists(t problem.TemplateID, w *want) (lists []shape.List, complete bool) {
 	tmpl := &q.p.Templates[t]
 	fill := q.fillOf()
-	ruledOut := q.loose && q.limited(tmpl) // by limits, shapes may be
+	ruledOut := q.loose && q.limited(tmpl) // limits may rule shapes out of a list
 	if q.p.Drivers == 0 && !ruledOut && len(tmpl.Catalog.Left) == 0 && len(tmpl.Segments) == 1 &&
 		len(fill.Axes) == 2 && w.shapes.Equal(tmpl.Shapes) {
 		lists, complete = q.at.Lists(t, w.offers)
@@ -496,7 +507,7 @@ func (q *question) findLists(t problem.TemplateID, w *want) (lists []shape.List,
 		fill.Axes = append(fill.Axes, quantity.Pods)
 		lists, complete = market.Lists(fill)
 	}
-	complete = complete && !brings(q.p, q.items)
+	complete = complete && !bringVolumes(q.p, q.items)
 	if ruledOut || q.loose && !complete {
 		for i := range lists {
 			market.Relax(&lists[i])
@@ -505,7 +516,7 @@ func (q *question) findLists(t problem.TemplateID, w *want) (lists []shape.List,
 	return lists, complete
 }
 
-// crowded reports whether the number of pods may be what fills a machine of some list.
+// crowded reports whether some machine of the lists may run out of pod slots before it runs out of a resource in f.Axes.
 func crowded(lists []shape.List, f *shape.Fill) bool {
 	return slices.ContainsFunc(lists, func(l shape.List) bool {
 		most := f.Pods
@@ -518,17 +529,17 @@ func crowded(lists []shape.List, f *shape.Fill) bool {
 	})
 }
 
-// asks reports whether any item asks for a resource.
-func (q *question) asks(r int) bool {
+// needs reports whether any item needs resource r.
+func (q *question) needs(r int) bool {
 	return slices.ContainsFunc(q.items, func(it item) bool { return q.p.Classes[it.class].Need[r] > 0 })
 }
 
-// brings reports whether any item brings a volume.
-func brings(p *problem.Problem, items []item) bool {
+// bringVolumes reports whether any item brings a volume.
+func bringVolumes(p *problem.Problem, items []item) bool {
 	return slices.ContainsFunc(items, func(it item) bool { return len(p.Classes[it.class].Volumes) > 0 })
 }
 
-// cheapestOf returns the lowest price at which a shape is sold under the offers, whichever offer would be preferred.
+// cheapestOf returns the lowest price at which a shape is sold by some offers, 0 if it is not sold.
 func cheapestOf(tmpl *problem.Template, sh int, offers bits.Set) int64 {
 	best := int64(0)
 	for o := range tmpl.Catalog.Sold[sh].All() {
@@ -539,10 +550,11 @@ func cheapestOf(tmpl *problem.Template, sh int, offers bits.Set) int64 {
 	return best
 }
 
-// openToItems says which cells items may use. No exotic machine is opened where an ordinary one would do; where a
-// pod has to, others may ride along, because its cores and its memory are paid for anyway, unless it is smaller
-// than what they need elsewhere: then they would seem to need no large machine. The packer is not told who has to
-// be on such a machine, since GPUs are not bought for the cores that come with them; replay looks.
+// openToItems sets which cells each item may use. An item uses exotic machines only if it fits no ordinary one. Other items may use the
+// exotic cells that such an item needs, because their cores and memory are paid for anyway. That is not so if the exotic cell is smaller
+// (Over) than the smallest ordinary one of the item, because then the item would seem to need no large machine.
+//
+// The packer does not know that an exotic machine must hold an item that needs it; replay checks that (wastes).
 func (q *question) openToItems() {
 	q.exotic = bits.Make(len(q.items))
 	needed := bits.Make(len(q.cells))
@@ -574,7 +586,7 @@ func (q *question) openToItems() {
 	}
 }
 
-// leastOver is how many steps too large the smallest of some cells is.
+// leastOver returns how many steps too large the smallest of some cells is.
 func (q *question) leastOver(cells bits.Set) int {
 	least := math.MaxInt
 	for c := range cells.All() {

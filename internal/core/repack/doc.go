@@ -1,35 +1,40 @@
-// Package repack stands between solve, which places pods by the rules, and pack, which knows numbers and nothing of rules: it asks the
-// packer for a cheaper fleet, carries the answer out, and proves how cheap a fleet could be.
+// Package repack makes a plan cheaper. It connects package solve, which places pods by the rules, and package pack, which knows numbers but
+// no rules. It asks the packer for a cheaper fleet for the pods of the new nodes, places the pods again by its answer, and proves how cheap
+// any plan could be. Run (repack.go) is the entry.
 //
-// A question takes the new nodes of a placement apart (question.go). Their pods become items: those of one class
-// and variant that are counted in the same domains. What a node can be bought as becomes cells: for each template
-// what any set of items leaves of it together, and of that each list of machines that a launch may send (cells.go).
-// Host-level rules become caps for each node and pairs of items that keep apart; nodes whose pods are tied by more
-// than that are frozen, and stay as they are. The answer is replayed: nodes are opened in the domains of their
-// items, and the pods go through the same rules as at first (repack.go). A rule that refuses one spoils the answer.
+// # Words
 //
-// Where pods of many sizes are held apart on a host, the packer is asked without that rule how many of each size a node gets, and the rule
-// decides which (assign.go).
+//	placement   a plan in the making (solve.Placement); an idea is a placement that may become the result
+//	question    a problem for the packer, and how to read its answer (question.go)
+//	item        pods of one class and variant that are counted in the same domains; a class of the packer
+//	pins        the domains that an item's node has to be in, by topology key
+//	reading     a variant of a class: one way to read the terms of its pods
+//	want        what one reading of an item leaves of a template: shapes and offers
+//	kind        items that want the same of every template
+//	cell        what a node can be bought as: a template with one list of machines that a launch may send (cells.go)
+//	frozen      a new node that does not change, because the packer cannot express the rules of its pods
 //
-// The packer's bound is about its own question. It is ours where every item can be read in one way only, every cell
-// is there and costs what a node costs, and nothing is limited or frozen (plain, exact). Else the bound is a
-// question of its own (bound.go), which is loose: whatever any plan may do is allowed, so that no plan costs less
-// than its bound. Domains are forgotten but for those that every plan fills, and of host-level rules it keeps what
-// holds in any order. Machines are as large as the policy about sizes lets them be, where nothing makes a plan
-// leave it.
+// # From a placement to a cheaper one
 //
-// A few pods that are spread over zones are asked about once more before: in every zone are as many of them as
-// every plan has there, and the packer says where those go that are left (askChoosing). It does not know that no
-// zone takes two of them, so when its answer is placed they come last, the rules are asked, and whom they refuse
-// gets another place. Its zones are kept where they make the fleet cheaper, and then each is packed as well as it
-// can be. Where a machine does not cost the same in all zones, the node of such a pod is bought in one of them, for
-// the packer as for the bound: a launch that chose among all zones would cost less, but it may not stay open where
-// a pod is that is counted.
+// A question collects the pods of all new nodes that are not frozen. Rules about one host become a cap for each node and pairs of items
+// that may not meet. The packer's answer is replayed: nodes are opened in the domains of their items, and the pods pass the same rules as
+// at first. If a rule refuses a pod, the answer is dropped. If pods of many sizes are kept apart on a host, assign.go asks without that
+// rule how many pods of each size a node gets, and the rules decide which. Commitments are rows of the question (rows.go).
 //
-// What such a bound does not cover: of pods that are spread over zones those that are left when every zone has as
-// many may all be in one zone, as long as they are on different nodes, and the packer bounds all zones in one tree,
-// which has as many branches as three have multiplied. One tree for each zone, with a price at which a zone may
-// leave such a pod to the others, adds them up instead. It was tried: with 25 rounds for the prices, and a second
-// of work for each tree, which is hundreds of times what there is, most of 45 bounds that were open at two to four
-// percent came to between half a percent and two, and a handful closed.
+// For a few pods that are spread over zones, askChoosing asks another question first. In every zone are as many of the pods as every plan
+// has there; the packer chooses zones for the rest. It does not know that a zone takes at most one of the rest, so these are placed last,
+// and a pod that a rule refuses gets another place. If prices differ between zones, the node of such a pod is bought in one zone: once a
+// spread counts a pod, the launch of its node may not choose among zones.
+//
+// reorder.go tries other orders of placing for a few pods.
+//
+// # Bounds
+//
+// The packer bounds its own question. That bound holds for every plan if each item has one reading, all cells are known and cost what a
+// node costs, and nothing is limited or frozen (plain, exact). Otherwise bound.go asks a looser question, which allows all that a plan
+// may do, so that no plan costs less. It keeps only the domains that every plan fills, the host rules that hold in any order, and the size
+// policy if no plan has to break it.
+//
+// That leaves a gap: of pods spread over zones, the rest may all be in one zone in the bound. One tree of branches for each zone, with
+// prices for leaving a pod to another zone, was tried: with hundreds of times the work, most of 45 open bounds came from 2-4 % to 0.5-2 %.
 package repack

@@ -7,16 +7,18 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/devices"
 )
 
-// mostGear is how many sets of kinds of devices are counted.
+// mostGear is the most sets of kinds of devices that are counted.
 const mostGear = 8
 
-// A gear describes devices to the packer: each set of kinds that a pod asks for is one more dimension, of which a pod needs as many as it
-// needs of that set or of some within it. No node holds more than that; whether it holds as much the rules say when it is filled.
+// A gear describes devices to the packer. Each set of kinds of devices that a pod asks for is one more dimension. In it a pod needs as many
+// devices as it needs of this set or of a set within it. These numbers are a necessary condition only: the rules check the devices
+// themselves when a node is filled.
 type gear struct {
-	sets  [][]bool
-	needs [][]int64 // by class; nil where numbers do not say all
+	sets  [][]bool  // by kind of device: it belongs to the set
+	needs [][]int64 // by class and set; nil for a class whose demand numbers do not express
 }
 
+// gearOf returns the sets and needs of all classes; nothing if the problem has no devices.
 func gearOf(p *problem.Problem) gear {
 	var g gear
 	if p.Devices == nil {
@@ -38,7 +40,7 @@ func gearOf(p *problem.Problem) gear {
 	return g
 }
 
-// add makes sets of what is asked for, unless they get too many.
+// add adds the sets of some demands. It returns false, and adds none, if there would be more than mostGear.
 func (g *gear) add(list []devices.Demand) bool {
 	before := len(g.sets)
 	for i := range list {
@@ -53,6 +55,7 @@ func (g *gear) add(list []devices.Demand) bool {
 	return true
 }
 
+// needOf returns, by set, how many devices of it some demands need.
 func (g *gear) needOf(list []devices.Demand) []int64 {
 	out := make([]int64, len(g.sets))
 	for s, kinds := range g.sets {
@@ -65,10 +68,10 @@ func (g *gear) needOf(list []devices.Demand) []int64 {
 	return out
 }
 
-// counts reports whether numbers say all about what a class asks of devices.
+// counts reports whether numbers express what a class asks of devices.
 func (g *gear) counts(class problem.ClassID) bool { return g.needs == nil || g.needs[class] != nil }
 
-// need appends what a class needs.
+// need appends to a vector what a class needs of each set; 0 if numbers do not express it.
 func (g *gear) need(to []int64, class problem.ClassID) []int64 {
 	if g.counts(class) && g.needs != nil {
 		return append(to, g.needs[class]...)
@@ -76,7 +79,7 @@ func (g *gear) need(to []int64, class problem.ClassID) []int64 {
 	return append(to, make([]int64, len(g.sets))...)
 }
 
-// room appends what a shape of a template has.
+// room appends to a vector how many free devices of each set a shape of a template has.
 func (g *gear) room(to []int64, t *problem.Template, shape int) []int64 {
 	for _, kinds := range g.sets {
 		n := int64(0)

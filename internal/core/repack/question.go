@@ -14,7 +14,7 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// mostConflicts is how many pairwise conflicts package pack is given; pods with more keep their incumbent's place.
+// mostConflicts is the most pairs of items that the packer has to keep apart. With more, the nodes of such pods are frozen.
 const mostConflicts = 20_000
 
 // An item is pods that the packer sees as equal: of one class and variant, pinned to the domains that they are counted in.
@@ -22,56 +22,57 @@ type item struct {
 	class   problem.ClassID
 	variant int
 	tier    int
-	pins    []int32 // by topology key; negative where the pods touch nothing; nil where they touch none
+	pins    []int32 // by topology key: a domain, or negative for any; nil if the pods are counted in no domain
 	count   int
-	// together is how many of them one node holds at most where no domain takes more; 0 is any number.
+	// together is how many of them one node holds at most, because no domain takes more; 0 means any number.
 	together int
-	// over is the topology key of which their node is in one domain, whichever it is, counted from 1; 0 is none.
+	// over is 1 + the topology key over which they are spread, if their node has to be in one domain of it but any will do; 0 is none.
 	over int
 }
 
-// on is some pods of the item on a bin.
+// on returns n pods of the item on a bin.
 func (it *item) on(bin problem.BinID, n int) problem.Put {
 	return problem.Put{Class: it.class, Variant: it.variant, Bin: bin, Count: n}
 }
 
-// A question is what the packer is asked, and how to read its answer.
+// A question is a problem for the packer, and how to read its answer. problem.Classes are items, problem.Cells are cells, by index.
 type question struct {
 	p       *problem.Problem
-	at      *solve.Placement // whose new nodes are taken apart
+	at      *solve.Placement // the question is about the pods of its new nodes
 	items   []item
-	index   map[string]int // of items
+	index   map[string]int // item by its key, for addItem
 	kinds   []int          // one item of each kind; see findKinds
-	kindOf  []int          // by item
+	kindOf  []int          // by item: its kind
 	cells   []cell
-	exotic  bits.Set        // items that fit exotic machines only
+	exotic  bits.Set        // items that fit only exotic machines
 	frozen  []problem.BinID // new bins that stay as they are, in order
-	mounts  map[int]int     // pods that mount each volume
+	mounts  map[int]int     // by volume: pods that mount it
 	gear    gear
 	problem pack.Problem
-	pinned  bool // some item is
-	// chooses leaves the domains of pods that are spread to the packer.
+	pinned  bool // some item has pins
+	// chooses: the packer chooses the domains of pods that are spread (askChoosing).
 	chooses bool
-	// loose asks for a bound on every plan: pods may use what any reading of equal preference allows, any kind of machine, and
+	// loose: the question is for a bound on every plan. Pods may use what any reading of equal preference allows, any kind of machine, and
 	// reservations.
 	loose bool
-	// floors makes a cell of each shape at its lowest price, whichever list a launch sends: no plan costs less.
+	// floors: there is a cell for each shape at its lowest price, whichever list a launch sends, so that no plan costs less.
 	floors bool
-	// proves asks for a bound; exact is set where every node that pods can be on is one of the cells, and costs as much.
+	// proves: the packer's bound may be a bound on every plan. exact: so far, every node that a plan can have is one of the cells.
 	proves, exact bool
 	rows          rows
 	lists         map[string]listed // by template, shapes and offers; see listsOf
 }
 
-// A cell is a template with what a launch sends, the cheapest shape first.
+// A cell is what a node can be bought as: a template, with a list of machines that a launch sends.
 type cell struct {
 	tmpl        problem.TemplateID
-	shape       int
-	pins        []int32  // the domains that it was split into; nil where it was not
-	kinds       bits.Set // of items that may be on it
-	*discounted          // nil: bought as launches prefer
+	shape       int      // the cheapest shape of the list
+	pins        []int32  // the domain that it is bought in, if prices differ between domains (question.split); else nil
+	kinds       bits.Set // kinds of items that may be on it
+	*discounted          // how commitments restrict the list; nil if they do not
 }
 
+// newQuestion returns a question without items.
 func newQuestion(p *problem.Problem, at *solve.Placement) *question {
 	q := &question{p: p, at: at, index: map[string]int{}, mounts: map[int]int{}, gear: gearOf(p), lists: map[string]listed{}}
 	for i := range p.Classes {
@@ -82,20 +83,20 @@ func newQuestion(p *problem.Problem, at *solve.Placement) *question {
 	return q
 }
 
-// ask takes apart the new nodes that are tied by nothing but per-node caps and pairwise conflicts, and makes the question of how to fill
-// nodes with their pods. It returns nil if there is nothing to ask.
+// ask returns the question how to fill nodes with the pods of the new nodes that are not frozen. It returns nil if there are no such pods.
 func ask(p *problem.Problem, at *solve.Placement) *question {
-	return asked(newQuestion(p, at))
+	return fillIn(newQuestion(p, at))
 }
 
 // askBlind is ask as if there were no commitments.
 func askBlind(p *problem.Problem, at *solve.Placement) *question {
 	q := newQuestion(p, at)
 	q.rows.blind = true
-	return asked(q)
+	return fillIn(q)
 }
 
-func asked(q *question) *question {
+// fillIn adds items, cells, limits and commitments to a question, and returns it; nil if there are no items.
+func fillIn(q *question) *question {
 	if !q.gather() {
 		return nil
 	}
@@ -105,8 +106,8 @@ func asked(q *question) *question {
 	return q
 }
 
-// askChoosing is ask where the packer chooses domains, too: pods that are spread evenly are in a domain only as far as every plan has them
-// there. It returns nil where there is no choice, or no time for it.
+// askChoosing is ask, except that the packer also chooses domains: pods that are spread over domains are pinned to one only as far as every
+// plan has them there (pinLeast). It returns nil if there is nothing to choose, pods are too many, or no proofs are wanted.
 func askChoosing(p *problem.Problem, at *solve.Placement) *question {
 	pods := 0
 	for _, n := range at.New() {
@@ -132,7 +133,8 @@ func askChoosing(p *problem.Problem, at *solve.Placement) *question {
 	return q
 }
 
-// gather collects items with their ties, and reports whether there are any.
+// gather collects items, with their caps and conflicts, and reports whether there are any. It starts over without the classes whose ties
+// the packer cannot express, until there are no more of these.
 func (q *question) gather() bool {
 	bad := map[problem.ClassID]bool{} // classes whose ties the packer cannot express
 	for again := true; again; {
@@ -142,11 +144,12 @@ func (q *question) gather() bool {
 		}
 		again = q.tie(bad)
 	}
-	q.proves = len(q.frozen) == 0 && !q.pinned && !q.chooses
+	q.proves = len(q.frozen) == 0 && !q.pinned && !q.chooses // else the bound would be about some pods or some domains only
 	return true
 }
 
-// collect sorts the pods of new bins into items, and lists the bins that stay.
+// collect sorts the pods of new bins into items, and lists the frozen bins: those with a class in bad, and others that the packer cannot
+// express.
 func (q *question) collect(bad map[problem.ClassID]bool) {
 	q.items, q.frozen, q.pinned = nil, nil, false
 	clear(q.index)
@@ -162,7 +165,7 @@ func (q *question) collect(bad map[problem.ClassID]bool) {
 		for _, p := range n.Puts {
 			pins := q.pinsOf(p)
 			q.pinned = q.pinned || pins != nil
-			q.add(p, q.p.Templates[n.Template].Tier, pins)
+			q.addItem(p, q.p.Templates[n.Template].Tier, pins)
 		}
 	}
 	if q.chooses {
@@ -184,7 +187,8 @@ func (q *question) pinsOf(p problem.Put) []int32 {
 	return pins
 }
 
-// simple reports whether the packer can express what a class asks for.
+// simple reports whether the packer can express the constraints of a class: no ports, no affinity that ties pods to one node, no shared
+// volume, no devices beyond numbers, and, on templates whose pods choose labels, no such choice.
 func (q *question) simple(p *problem.Put, t problem.TemplateID) bool {
 	c, ties := &q.p.Classes[p.Class], q.at.Ties(p.Class, p.Variant)
 	if ties.Glued || len(c.Ports) > 0 || !q.gear.counts(p.Class) || slices.ContainsFunc(c.Volumes, q.shared) {
@@ -201,7 +205,8 @@ func (q *question) match(v *problem.Variant, t problem.TemplateID) *problem.Matc
 // shared reports whether several pods mount a volume.
 func (q *question) shared(v volumes.Volume) bool { return q.mounts[v.ID] > 1 }
 
-func (q *question) add(p problem.Put, tier int, pins []int32) {
+// addItem adds pods to the item of their class, variant, tier and pins.
+func (q *question) addItem(p problem.Put, tier int, pins []int32) {
 	key := identity.Numbers(make([]byte, 0, 64), []int{int(p.Class), p.Variant, tier})
 	key = identity.Numbers(key, pins)
 	i, ok := q.index[string(key)]
@@ -213,8 +218,8 @@ func (q *question) add(p problem.Put, tier int, pins []int32) {
 	q.items[i].count += p.Count
 }
 
-// tie writes per-node caps and pairwise conflicts of host-level groups. Classes for which that does not work are added to bad,
-// and true is returned: the collection has to start over.
+// tie writes the rules of host-level groups into the problem, as caps per node and pairs of items that may not meet. It adds classes for
+// which that is not possible to bad, and returns true if it added any: then the caller has to collect again without their nodes.
 func (q *question) tie(bad map[problem.ClassID]bool) bool {
 	q.problem = pack.Problem{Classes: make([]pack.Class, len(q.items))}
 	before := len(bad)
@@ -245,8 +250,9 @@ func (q *question) tie(bad map[problem.ClassID]bool) bool {
 	return len(bad) > before
 }
 
-// tieOwner expresses what one item owes to a host-level group, or returns false. A conflict has to hold in whatever order
-// the two come to a node, or the bound would be wrong: both own the group, or the owner repels the other.
+// tieOwner writes the rule of host-level group g that item o owns, and returns false if it cannot. A pair may only be kept apart if the
+// rule holds in any order in which the two come to a node, or the bound would be wrong: both own the group, or it is required
+// anti-affinity.
 func (q *question) tieOwner(g, o int, counted, owners []int) bool {
 	group := &q.p.Groups[g]
 	limit := 1
@@ -269,7 +275,7 @@ func (q *question) tieOwner(g, o int, counted, owners []int) bool {
 	return true
 }
 
-// needOf returns the vector of a class, with its volumes and devices as further dimensions.
+// needOf returns what a pod of a class needs: resources, then volumes to attach by driver, then devices (gear).
 func (q *question) needOf(ci problem.ClassID) []int64 {
 	c := &q.p.Classes[ci]
 	out := append([]int64(nil), c.Need...)
@@ -284,7 +290,7 @@ func (q *question) needOf(ci problem.ClassID) []int64 {
 	return q.gear.need(out, ci)
 }
 
-// makeLimits writes what the limits of pools and quotas leave, without the nodes that are taken apart.
+// makeLimits writes what limits of pools and quotas leave for new nodes, apart from the frozen ones.
 func (q *question) makeLimits() {
 	for i := range len(q.p.Pools) + len(q.p.Quotas) {
 		left := q.at.Remains(i, q.stays)
@@ -295,20 +301,22 @@ func (q *question) makeLimits() {
 		if i >= len(q.p.Pools) {
 			counts = func(c *cell) bool { return q.p.Quotas[i-len(q.p.Pools)].Covers(c.tmpl, c.shape) }
 		}
-		q.limit(counts, left.Nodes, func(quantity.Vec) int64 { return 1 })
+		q.addLimit(counts, left.Nodes, func(quantity.Vec) int64 { return 1 })
 		for r, most := range left.Left {
-			q.limit(counts, most, func(v quantity.Vec) int64 { return v[r] })
+			q.addLimit(counts, most, func(v quantity.Vec) int64 { return v[r] })
 		}
 	}
 }
 
-// stays reports whether a bin is one of the frozen.
+// stays reports whether a bin is frozen.
 func (q *question) stays(bin problem.BinID) bool {
 	_, found := slices.BinarySearch(q.frozen, bin)
 	return found
 }
 
-func (q *question) limit(counts func(*cell) bool, most int64, use func(quantity.Vec) int64) {
+// addLimit adds a limit of most on the cells that counts selects. use returns what a node takes from it, given what the limits of pools
+// count of its shape. A most of quantity.Max is no limit.
+func (q *question) addLimit(counts func(*cell) bool, most int64, use func(quantity.Vec) int64) {
 	if most == quantity.Max {
 		return
 	}

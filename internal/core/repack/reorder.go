@@ -8,20 +8,20 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// Placing classes one by one depends on their order and on which of equal zones comes first. For few pods every order is
-// cheap to try, and the cheapest result is taken.
+// The result of placing classes one by one depends on their order, and on the order of equal zones. For few pods, many orders can be tried,
+// and the cheapest result is kept.
 
 const (
 	reorderPods    = 16               // the most pods for which other orders are tried
 	reorderClasses = 360              // the most orders of classes: all of up to five
 	reorderZones   = 6                // the most orders of zones: all of up to three
-	reorderWork    = work.Second / 25 // what they may cost together
-	reorderVain    = 200              // the most orders in a row that bring nothing
+	reorderWork    = work.Second / 25 // the most work for all of them
+	reorderVain    = 200              // the most orders in a row without a better plan
 	stride         = 1009             // a prime that divides no number of preferences
 )
 
-// reorder places a few pods in other orders, and makes the cheapest placement the result. It returns that placement, nil
-// if none was cheaper than the result.
+// reorder places a few pods in other orders, and puts the best placement into r. It returns that placement, or nil if none was better than
+// r. It does nothing if pods are many, no proofs are wanted, or r is proven to be the cheapest.
 func reorder(p *problem.Problem, at *solve.Placement, r *problem.Result) (best *solve.Placement) {
 	pods := 0
 	for i := range p.Classes {
@@ -44,8 +44,8 @@ func reorder(p *problem.Problem, at *solve.Placement, r *problem.Result) (best *
 	return best
 }
 
-// preferences returns the orders that are tried. Neighbours differ in everything, so that the first few are no worse a
-// sample than all of them.
+// preferences returns the orders that are tried, mixed so that neighbours differ in all respects: if the work ends early, the orders that
+// were tried are a good sample of all.
 func preferences(classes, zones int) (out []solve.Preference) {
 	for _, size := range []solve.Size{solve.Usual, solve.Cheapest, solve.Roomiest} {
 		for _, z := range orders(zones, reorderZones) {
@@ -62,7 +62,7 @@ func preferences(classes, zones int) (out []solve.Preference) {
 	return mixed
 }
 
-// orders returns up to most orders of n things, each as ranks: all there are, or some at equal distances.
+// orders returns up to most orders of n things: all that there are, or some at equal distances. Each is a list of the numbers 0 to n-1.
 func orders(n, most int) [][]int32 {
 	if n == 0 {
 		return [][]int32{nil}
@@ -79,7 +79,7 @@ func orders(n, most int) [][]int32 {
 	return out
 }
 
-// order returns the order of n things with a number, counted as words are in a dictionary.
+// order returns the permutation of 0 to n-1 that has this number in lexicographic order.
 func order(n, number int) []int32 {
 	left := make([]int32, n)
 	for i := range left {

@@ -9,8 +9,10 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// Run places the pods of p, as cheaply as it can, and says how far that may be from the cheapest. It does not modify p, but for its meter,
-// and gives the same result for the same problem, unless the meter cuts it short.
+// Run places the pods of p as cheaply as it can, and proves a lower bound on the cost of any plan. It changes nothing in p but its meter.
+// It gives the same result for the same problem, unless the meter cuts it short.
+//
+// Each step below may put a cheaper plan into r (Placement.Take). over is how many steps too large the machines of these plans may be.
 func Run(p *problem.Problem) *problem.Result {
 	at, r := solve.Place(p)
 	if p.Settings.FirstFit || r.Partial || !at.Movable() {
@@ -34,11 +36,11 @@ func Run(p *problem.Problem) *problem.Result {
 		before := r.Cost
 		idea, chosen := q.improve(r, choosingPart)
 		at.Take(r, idea)
-		if over = max(over, chosen); r.Cost < before {
+		if over = max(over, chosen); r.Cost < before { // its zones are better: go on from there, with a small part of the search
 			from, part = idea, choosingPart
 		}
 	}
-	if p.Settings.Commitments != nil { // of the plan with commitments and the one without the cheaper counts
+	if p.Settings.Commitments != nil { // a plan made without them may be cheaper: then Take keeps that one
 		if q := askBlind(p, from); q != nil {
 			idea, _ := q.improve(r, blindPart)
 			at.Take(r, idea)
@@ -49,7 +51,7 @@ func Run(p *problem.Problem) *problem.Result {
 		at.Take(r, idea)
 		over = max(over, improved)
 	}
-	if best := reorder(p, at, r); best != nil { // a bound is about the pods that existing nodes do not take: other ones now
+	if best := reorder(p, at, r); best != nil { // now other pods may be on existing nodes, and the bound was for the ones that were not
 		at, r.Volume, r.Config, r.Proof = best, 0, 0, problem.Proof{}
 	}
 	if (r.Proof.Problem == nil || tooHigh(r)) && !p.Settings.Unproven && !at.Arrives() {
@@ -58,21 +60,23 @@ func Run(p *problem.Problem) *problem.Result {
 	return r
 }
 
+// leavesAny reports whether the result leaves pods without a place.
 func leavesAny(r *problem.Result) bool {
 	return slices.ContainsFunc(r.Left, func(n int) bool { return n > 0 })
 }
 
-// improve asks the packer for a cheaper fleet, with one of so many parts of the search, and for a bound where the
-// question is the whole one. It returns nil where there is none, and how many steps too large a machine of it may
-// be for anybody.
+// improve asks the packer for a cheaper fleet and replays it. It returns nil if the packer leaves items without a place or a rule refuses
+// the answer. over is how many steps too large its machines may be for any pod. part divides the work: 1 is the whole search.
+//
+// If the packer's question is the whole question, improve also writes the packer's bound to r.
 func (q *question) improve(r *problem.Result, part work.Units) (idea *solve.Placement, over int) {
 	o := q.options()
 	if stays := q.at.Cost(q.frozen); stays > 0 && stays < r.Cost && !leavesAny(r) {
 		o = partOf(o, r.Cost-stays, r.Cost)
 	}
 	o.Least, o.Most = o.Least/part, o.Most/part
-	// the packer's question is all of our question
-	whole, proves := q.exact && !q.rows.on && !q.rows.blind && q.plain(), !q.p.Settings.Unproven
+	whole := q.exact && !q.rows.on && !q.rows.blind && q.plain() // the packer's bound holds for every plan
+	proves := !q.p.Settings.Unproven
 	switch {
 	case q.rows.on:
 		o = q.rows.beside(o, r.Cost)
@@ -92,16 +96,16 @@ func (q *question) improve(r *problem.Result, part work.Units) (idea *solve.Plac
 	return q.replay(answer.Fleet), answer.Certificate.Over
 }
 
-// prove writes down what the packer proved.
+// prove writes the packer's bounds and their proof to r.
 func (q *question) prove(r *problem.Result, answer *pack.Result) {
 	r.Volume, r.Config = q.rows.withoutFixed(answer.VolumeBound), q.rows.withoutFixed(answer.ConfigBound)
 	r.Proof = problem.Proof{Problem: &q.problem, Certificate: answer.Certificate}
 }
 
-// plain reports whether the packer's own bound holds for every plan: no item could be read another way at the same level, and
-// no pool is limited, reserved or bound to minValues.
+// plain reports whether plans cannot do anything that the question does not allow: each item has one reading, no domain has cheaper lists
+// of its own, and no pool has limits, reservations or minValues.
 func (q *question) plain() bool {
-	if !q.free() {
+	if !q.unlimited() {
 		return false
 	}
 	loose := &question{p: q.p, at: q.at, loose: true}
@@ -122,42 +126,40 @@ func (q *question) plain() bool {
 	return true
 }
 
-// free reports whether every pool may buy as much as it likes of whatever it sells.
-func (q *question) free() bool {
+// unlimited reports whether no pool has limits, minValues or reservations.
+func (q *question) unlimited() bool {
 	return !slices.ContainsFunc(q.p.Templates, func(t problem.Template) bool {
 		return q.limited(&t) || len(t.Min) > 0 || len(t.Catalog.Left) > 0
 	})
 }
 
-// closeMillionths is how close to the bound a fleet has to be for the search to end.
+// closeMillionths is how close to the bound, in millionths of it, a fleet has to be for the search to end.
 const closeMillionths = 1500
 
-// exactWork is how much may be spent on whole nodes, where few pods make that worth it.
+// exactWork is the work for branch and price in whole nodes. The packer does it for few pods only.
 const exactWork = work.Second / 12
 
 const (
-	// choosingPart is the part of the search that choosing domains may take, one of so many.
+	// A question in which the packer chooses domains gets one part in choosingPart of the search.
 	choosingPart = 5
-	// blindPart is the part of the search that a plan without commitments may take, one of so many.
+	// A question without commitments gets one part in blindPart of the search.
 	blindPart = 4
-	// mostChoosing is up to how many pods domains are chosen for. Of many pods those that may be in any domain are
-	// few, and the work is not.
+	// mostChoosing is the most pods for which domains are chosen. Of many pods few can choose, and the question takes long.
 	mostChoosing = 64
 )
 
-// options are what the packer may spend.
+// options returns the options of a question about the whole plan.
 func (q *question) options() pack.Options {
 	set := &q.p.Settings
 	return pack.Options{Meter: q.at.Meter(), Least: set.Least, Most: set.Most, Gain: set.GainPermille,
 		CloseMillionths: closeMillionths, Memory: set.Memory.Fleet, Known: set.Memory.Known}
 }
 
-// leastPart is the smallest part of a plan that differs from nothing.
+// leastPart is the smallest part of a plan's cost for which partOf scales options.
 const leastPart = 1e-3
 
-// partOf are the options of a question about a part of a plan, which costs so much of it: it has that part of the
-// work, and is close enough to its bound where the plan is. A fleet that is known to be close enough is not looked
-// for again.
+// partOf returns the options of a question about a part of a plan, which costs price of whole. It gets that part of the work. It may be
+// farther from its own bound, as far as the whole plan may be from its bound. Price tells the packer that a fleet of this price is known.
 func partOf(o pack.Options, price, whole int64) pack.Options {
 	part := max(float64(price)/float64(whole), leastPart)
 	o.Price = price
@@ -166,16 +168,16 @@ func partOf(o pack.Options, price, whole int64) pack.Options {
 	return o
 }
 
-// replay places everything once more, through the same rules: what is on existing nodes and on frozen bins as before, the
-// rest as the packer says. It returns nil when a rule refuses what the packer meant.
+// replay places all pods again, through the same rules: those on existing nodes and frozen new nodes as before, the others as the packer
+// says. It returns nil if a rule refuses a pod, or if the fleet has an exotic machine that no item needs.
 //
-// Pods whose domain the packer chose come last, once every domain has what any plan puts there: then the rules say
-// which of them may have one more. Whom they refuse there gets another place (Take).
+// Pods whose domain the packer chose are placed last, when every domain has the pods that every plan puts there. Then the rules decide
+// which domain takes one more. A pod that they refuse there gets another place when the idea is taken (Placement.Take).
 func (q *question) replay(fleet []pack.Pattern) *solve.Placement {
 	idea := q.at.Afresh(q.frozen)
 	var free []problem.Put
 	for _, pattern := range fleet {
-		if pattern.Cell >= len(q.cells) { // machines that stay
+		if pattern.Cell >= len(q.cells) { // a machine that stays (rows.go), not a new node
 			continue
 		}
 		if q.wastes(&pattern) {
@@ -201,15 +203,15 @@ func (q *question) replay(fleet []pack.Pattern) *solve.Placement {
 	return idea
 }
 
-// wastes reports whether a pattern is an exotic machine for items that fit ordinary ones.
+// wastes reports whether a pattern is an exotic machine (as with GPUs) for items that all fit ordinary ones.
 func (q *question) wastes(pattern *pack.Pattern) bool {
 	cell := &q.cells[pattern.Cell]
 	return q.p.Templates[cell.tmpl].Catalog.Exotic.Has(cell.shape) &&
 		!slices.ContainsFunc(pattern.Items, func(x pack.Item) bool { return q.exotic.Has(x.Class) })
 }
 
-// open opens a node of a pattern in the domains of its items and of its cell. A pod that was to have a reserved
-// machine is in a frozen bin.
+// open opens a new node for a pattern, and pins it to the domains of its items and of its cell. It never opens a reserved machine: pods
+// that are to have one are on frozen nodes.
 func (q *question) open(idea *solve.Placement, pattern *pack.Pattern) problem.BinID {
 	cell := &q.cells[pattern.Cell]
 	bin := idea.Open(cell.tmpl, cell.shape)

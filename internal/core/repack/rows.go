@@ -11,29 +11,29 @@ import (
 	"karpenter.sh/karpenter/internal/core/tariff"
 )
 
-// Commitments are rows of the packer's question. A machine that a commitment covers is a further cell with the same room, which costs
-// next to nothing and takes from the commitment's row. Machines that stay compete for the same rows: they are classes of their
-// own, and what they cost alone is taken off prices and bounds.
+// Each commitment is a row (a pack.Limit) of the packer's problem. A machine that a commitment can cover is one more cell with the same
+// room, which costs next to nothing and uses the row. Machines that stay use the same rows: each line of them is a class with its own
+// cells. What they cost by themselves (rows.fixed) is taken off prices and bounds.
 //
-// Any way of covering a fleet is a mixture of such cells, and AWS's order is one of them. So a bound with rows is a bound on every bill.
-// Nodes may be covered in part, so that proofs in whole nodes would claim too much: they are off.
+// Any way to cover a fleet is a mixture of such cells, also the order that AWS uses. So a bound with rows is a bound on every bill. A node
+// may be covered in part; therefore proofs in whole nodes are off.
 
-// A discounted cell is an on-demand machine that one commitment covers, or that is bought at its price although one could.
+// A discounted cell is an on-demand machine that one commitment covers, or that commitments could cover but do not.
 type discounted struct {
-	commitment int // −1 for none
-	takes      int64
+	commitment int      // index; −1 if none covers it
+	takes      int64    // what a node uses of the commitment's row
 	shapes     bits.Set // that a launch may choose from
-	offers     bits.Set
+	offers     bits.Set // that a launch may choose from
 }
 
-// rows is what commitments make of a question.
+// A rows is the state of commitments in a question.
 type rows struct {
-	blind bool  // leaves commitments out
+	blind bool  // the question ignores commitments
 	on    bool  // commitments are part of the problem, with machines that stay
-	fixed int64 // what those cost by themselves
+	fixed int64 // what the machines that stay cost without new ones
 }
 
-// A discounter adds commitments to a question.
+// A discounter adds commitments to a question. A nil one adds nothing.
 type discounter struct {
 	q    *question
 	book *tariff.Book
@@ -47,7 +47,7 @@ func discount(q *question) *discounter {
 	return &discounter{q, q.p.Settings.Commitments}
 }
 
-// addCells adds on-demand cells for what commitments cover: each shape once for each commitment, and once at its price.
+// addCells adds on-demand cells for the shapes of w that commitments can cover: each shape once for each commitment, and once at its price.
 func (r *discounter) addCells(t problem.TemplateID, w *want) {
 	if r == nil {
 		return
@@ -73,13 +73,15 @@ func (r *discounter) addCells(t problem.TemplateID, w *want) {
 	}
 }
 
-// A way is a shape that is bought on demand.
+// A way is a way to buy a shape on demand.
 type way struct {
-	shape        int
-	price, takes int64
+	shape int
+	price int64 // nano-dollars an hour, on demand
+	takes int64 // what it uses of the commitment's row; 0 without one
 }
 
-// waysOf returns the shapes that a commitment covers, and how each is bought, without those that another one beats in all respects.
+// waysOf returns how to buy the shapes that a commitment covers, without ways that another one beats in all respects, and the set of all
+// shapes that it covers.
 func (r *discounter) waysOf(t problem.TemplateID, shapes, offers bits.Set, commitment int) (ways []way, all bits.Set) {
 	q := r.q
 	tmpl := &q.p.Templates[t]
@@ -104,7 +106,8 @@ func (r *discounter) waysOf(t problem.TemplateID, shapes, offers bits.Set, commi
 	return out, all
 }
 
-// cheapestWay returns the lowest price at which a shape is sold on demand where a commitment covers it, or anywhere for −1.
+// cheapestWay returns the cheapest of some offers by which a shape is sold and that a commitment covers; for commitment −1, the cheapest of
+// all these offers.
 func (r *discounter) cheapestWay(t problem.TemplateID, sh int, offers bits.Set, commitment int) (best way, ok bool) {
 	q := r.q
 	cat, book := q.p.Templates[t].Catalog, r.book
@@ -125,6 +128,8 @@ func (r *discounter) cheapestWay(t problem.TemplateID, sh int, offers bits.Set, 
 	return best, ok
 }
 
+// addWay adds the cell of a way. With a commitment it costs only one part in tariff.ListShare of the price, so that the packer still
+// prefers cheaper machines.
 func (r *discounter) addWay(t problem.TemplateID, w *want, buy way, d *discounted) {
 	q := r.q
 	tmpl := &q.p.Templates[t]
@@ -136,8 +141,7 @@ func (r *discounter) addWay(t problem.TemplateID, w *want, buy way, d *discounte
 		pack.Cell{Room: q.roomOf(tmpl, buy.shape), Price: max(price+own, 1), Own: own})
 }
 
-// makeRows adds the rows of commitments that cover any cell, and the machines that stay. Without such a cell the question is as
-// without commitments.
+// makeRows adds the rows of commitments and the machines that stay. If no commitment covers any cell, it changes nothing.
 func (r *discounter) makeRows() {
 	if r == nil {
 		return
@@ -172,7 +176,7 @@ func (r *discounter) makeRows() {
 	})
 }
 
-// addDimension adds room that only machines that stay have and need.
+// addDimension adds a dimension of room that only machines that stay have and need, so that they share no cell with pods.
 func (r *discounter) addDimension() {
 	q := r.q
 	for i := range q.problem.Classes {
@@ -183,7 +187,8 @@ func (r *discounter) addDimension() {
 	}
 }
 
-// addFixed adds machines that stay: a class, a cell at the on-demand price, and one for each commitment that may cover them.
+// addFixed adds the machines of one line that stay: a class with one item for each, a cell at the on-demand price, and a cell for each
+// commitment that may cover them.
 func (r *discounter) addFixed(l *tariff.Line, rows []pack.Limit) {
 	q, book := r.q, r.book
 	need := make([]int64, len(q.problem.Cells[0].Room))
@@ -207,10 +212,11 @@ func (r *discounter) addFixed(l *tariff.Line, rows []pack.Limit) {
 	q.problem.Classes = append(q.problem.Classes, pack.Class{Need: need, Count: int(l.Seconds / 3600), Cells: cells})
 }
 
-// roundings is by how many nano-dollars a bill and its rows may differ: bills are rounded at the end, rows in each cell.
+// roundings is the difference in nano-dollars that rounding may make between a bill and its rows: a bill is rounded at the end, a row in
+// each cell.
 const roundings = 4
 
-// withoutFixed takes the machines that stay off a bound.
+// withoutFixed returns a bound without the cost of the machines that stay.
 func (r *rows) withoutFixed(bound int64) int64 {
 	if !r.on || bound == 0 {
 		return bound
@@ -218,7 +224,8 @@ func (r *rows) withoutFixed(bound int64) int64 {
 	return max(0, bound-r.fixed-roundings)
 }
 
-// beside are the options of a question in which machines that stay take part. Nodes may be covered in part, so whole nodes prove nothing.
+// beside returns the options of a question with machines that stay, for a plan that costs cost without them: prices include them, the fleet
+// has to be closer to its bound, and there are no proofs in whole nodes.
 func (r *rows) beside(o pack.Options, cost int64) pack.Options {
 	whole := float64(cost+r.fixed) / float64(max(cost, 1))
 	o.CloseMillionths = int64(float64(o.CloseMillionths) / max(whole, 1))

@@ -8,28 +8,32 @@ import (
 	"karpenter.sh/karpenter/internal/core/quantity"
 )
 
-// A Market is what claims of one pool can be bought as, while they allow certain shapes and offers. A claim lists every shape that
-// holds its pods, so that what it costs follows from what they use.
+// A Market finds the lists that launches of claims of one pool may send, while these claims allow certain shapes and offers. A claim lists
+// every shape that holds its pods. So the list, and its cost, follow from what the pods use.
+//
+// The amounts that pods use are compared by rank. An axis is a resource that makes lists differ (there are at most axes of them). The rank
+// of a shape on an axis is the place of its room among all different rooms, from 1. A question is four ranks ("above"): the pods use more
+// than these, so only shapes with a higher rank on every axis hold them. The answer is a list.
 type Market struct {
 	c      *Catalog
 	band   Band
 	room   []quantity.Vec // by shape: what pods may use
-	shapes []int          // that can be bought, and whose on-demand price bounds what is
-	reach  []Sent         // the cheapest on-demand offering of each shape, whether it is allowed or not; by price
+	shapes []int          // shapes that the claims allow and that hold pods, sold or not
+	reach  []Sent         // the cheapest on-demand offering of each shape, even if the claims do not allow the offer; by price
 	wares  [Kinds][]ware
 	bySize []int // shapes that can be bought, the smallest first
 	zones  int   // the most spot offerings of one shape
 
-	axes  []int         // what ranks are of
-	value [][]int64     // by axis: what shapes have, ascending
-	rank  [][axes]int16 // by shape: the place of what it has among values, from 1
+	axes  []int         // resources, by axis
+	value [][]int64     // by axis: the different rooms of shapes, ascending
+	rank  [][axes]int16 // by shape
 
-	low   quantity.Vec // scratch
-	named []int32      // wares
-	sums  []int64
+	low   quantity.Vec // scratch: the room of a spot list
+	named []int32      // scratch: the wares that a spot launch sends
+	sums  []int64      // scratch: the prices of their offerings
 }
 
-// A choice is the wares that are left of a market, in the same order.
+// A choice is the wares of a market that may still be the answer to questions, in the same order. Each is an index in Market.wares.
 type choice struct {
 	wares [Kinds][]int32
 	reach []Sent
@@ -38,34 +42,34 @@ type choice struct {
 // axes is how many resources a market can tell lists apart by.
 const axes = 4
 
-// A ware is a shape with the prices of its allowed offerings of one kind, ascending. Wares are listed by the first of them.
+// A ware is a shape with its allowed offerings of one kind. A market has its wares in the order of their cheapest offering.
 type ware struct {
-	first  Sent
-	prices []int64
+	first  Sent    // the cheapest offering
+	prices []int64 // of all offerings, ascending
 }
 
 // A List is what a launch sends for any claim whose pods use no more than Room.
 type List struct {
-	Room  quantity.Vec
+	Room  quantity.Vec // what every shape of the list has
 	First Sent
-	// Cost is what decisions reckon with, and Floor the lowest price; see Launch.
+	// Cost is the price in decisions, and Floor the lowest price; see Launch.
 	Cost, Floor int64
 	VCPU        int64 // of the smallest shape that has the room
 
-	asked [][axes]int16 // what pods use more than, to whom it is the answer
+	asked [][axes]int16 // the questions to which the list is the answer
 }
 
-// A Fill says what is known of the pods that markets are asked for.
+// A Fill describes the pods for which lists are wanted.
 type Fill struct {
 	Axes  []int        // resources of which they may use all that a machine has
-	Least quantity.Vec // no pod needs less
+	Least quantity.Vec // by resource: no pod needs less
 	Pods  int64        // how many there are
 }
 
-// mostQuestions is how many lists are worked out at most.
+// mostQuestions is the most questions that Lists answers.
 const mostQuestions = 20_000
 
-// Market returns what can be bought under shapes and offers. rooms says what pods may use of each shape.
+// Market returns the market of some shapes and offers. rooms is what pods may use of each shape.
 func (c *Catalog) Market(shapes, offers bits.Set, band Band, rooms []quantity.Vec) *Market {
 	m := &Market{c: c, band: band, room: rooms}
 	known := bits.Make(len(c.Names))
@@ -110,7 +114,7 @@ func (c *Catalog) Market(shapes, offers bits.Set, band Band, rooms []quantity.Ve
 	return m
 }
 
-// all is the choice of everything.
+// all returns the choice of all wares.
 func (m *Market) all() *choice {
 	c := &choice{reach: m.reach}
 	for k := range m.wares {
@@ -122,10 +126,11 @@ func (m *Market) all() *choice {
 	return c
 }
 
-// full reports whether a machine holds nothing, because there is less of something than daemons take.
+// full reports whether a machine holds no pods, because DaemonSets need more of some resource than it has.
 func full(room quantity.Vec) bool { return len(room) > 0 && slices.Min(room) < 0 }
 
-// measure ranks the shapes by what they have of the axes.
+// measure sets the axes, and the ranks of all shapes on them. On axes beyond these, all shapes have rank 1, so question 0 never excludes
+// any.
 func (m *Market) measure(by []int) {
 	m.axes, m.value = by, make([][]int64, len(by))
 	m.rank = make([][axes]int16, len(m.c.Names))
@@ -141,7 +146,7 @@ func (m *Market) measure(by []int) {
 	}
 	for i := len(by); i < axes; i++ {
 		for _, s := range m.shapes {
-			m.rank[s][i] = 1 // enough
+			m.rank[s][i] = 1
 		}
 	}
 }
@@ -152,12 +157,13 @@ func (m *Market) rankOf(axis int, x int64) int16 {
 	return int16(n)
 }
 
+// exceeds reports whether a shape has a higher rank than above on every axis.
 func (m *Market) exceeds(shape int, above *[axes]int16) bool {
 	r := &m.rank[shape]
 	return r[0] > above[0] && r[1] > above[1] && r[2] > above[2] && r[3] > above[3]
 }
 
-// sift makes c what is left of another choice, or of itself, for pods that use more than above.
+// sift sets c to what is left of another choice, or of itself, for pods that use more than above.
 func (c *choice) sift(from *choice, m *Market, above *[axes]int16) {
 	for k := range from.wares {
 		out := c.wares[k][:0]
@@ -177,8 +183,9 @@ func (c *choice) sift(from *choice, m *Market, above *[axes]int16) {
 	c.reach = out
 }
 
-// trim drops what comes first and is too small.
-func (c *choice) trim(m *Market, above *[axes]int16) {
+// dropSmallAtFront is a cheap sift for an above that has grown. It drops what is too small from the front of each list only; the rest of
+// what is too small stays, because next looks at each ware itself.
+func (c *choice) dropSmallAtFront(m *Market, above *[axes]int16) {
 	for k := range c.wares {
 		for len(c.wares[k]) > 0 && !m.exceeds(m.wares[k][c.wares[k][0]].first.Shape, above) {
 			c.wares[k] = c.wares[k][1:]
@@ -189,7 +196,8 @@ func (c *choice) trim(m *Market, above *[axes]int16) {
 	}
 }
 
-// Anchored returns what is sent for pods that fill a shape's CPU and memory, and use something of whatever else it has that is rare.
+// Anchored returns the list for pods that use all CPU and memory of a shape, and all that it has of rare resources (those other than CPU,
+// memory and the number of pods). It returns nil if nothing holds them.
 func (m *Market) Anchored(shape int) *List {
 	if len(m.axes) != 2 || m.axes[0] != quantity.CPU || m.axes[1] != quantity.Memory {
 		m.measure([]int{quantity.CPU, quantity.Memory})
@@ -209,21 +217,22 @@ func (m *Market) Anchored(shape int) *List {
 	return &l
 }
 
-// A sieve is what pods use: more than above, and all that is rare.
+// A sieve is what pods use: more than above, and at least rare.
 type sieve struct {
 	above [axes]int16
-	rare  quantity.Vec
+	rare  quantity.Vec // nil for nothing
 }
 
+// passes reports whether a shape holds pods that use what the sieve says.
 func (m *Market) passes(shape int, s *sieve) bool {
 	return m.exceeds(shape, &s.above) && (s.rare == nil || s.rare.Fits(m.room[shape]))
 }
 
-// Lists returns every list that launches may send for pods, the cheapest first, and whether these are all: whatever pods use, there is a
-// list with as much room that costs as much as the launch.
+// Lists returns every list that launches may send for pods, the cheapest first. complete reports that these are all: for any use of pods
+// there is a list with enough room that costs what the launch costs.
 //
-// What a claim sends changes only when its pods use more of some resource than one of the shapes that are sent has. So it goes from list
-// to list along the second axis, for each amount of the first one at which some list ended, and for all amounts of the others.
+// A list changes only if pods use more of some axis than one of its shapes has. So the search goes from list to list along the second axis
+// (along), for each rank of the first one at which some list ended (sweep), and for all ranks of the others (levels).
 func (m *Market) Lists(f Fill) (lists []List, complete bool) {
 	if len(m.wares[Spot])+len(m.wares[Reserved]) == 0 {
 		return m.singles(), true
@@ -237,11 +246,11 @@ func (m *Market) Lists(f Fill) (lists []List, complete bool) {
 	return t.lists, t.questions <= mostQuestions && len(f.Axes) <= axes
 }
 
-// singles returns the lists of launches that pay for one shape: each of those that no cheaper one contains, as small or smaller.
+// singles returns the lists of a market with on-demand offerings only, where a launch costs what its cheapest shape costs. It leaves out a
+// list if another one has as much room, is no larger (vCPU) and costs no more.
 //
-// A larger shape may cost less than a small one, as among machines with GPUs. Pods that were placed for the small
-// one are on the larger one then, because a launch lists both; what both have room for is a list as small as the
-// small one at the price of the other.
+// A larger shape may cost less than a smaller one, as among machines with GPUs. A launch lists both, so pods that fit both get the larger
+// one. Therefore there is also a list with the room that both have, the size of the smaller and the price of the larger one.
 func (m *Market) singles() []List {
 	var out []List
 	exotic := func(l *List) bool { return m.c.Exotic.Has(l.First.Shape) }
@@ -274,18 +283,19 @@ func (m *Market) singles() []List {
 	return out
 }
 
-// A tour collects the lists of a market.
+// A tour collects the lists of a market, question by question.
 type tour struct {
 	m         *Market
 	fill      *Fill
 	lists     []List
-	known     map[[axes]int16]int         // by the ranks of their room
-	answers   map[[axes]int16][axes]int16 // by question: the ranks of the room of the answer
+	known     map[[axes]int16]int         // by the ranks of its room: index of a list
+	answers   map[[axes]int16][axes]int16 // by question without its last axis: the ranks of the room of the latest answer
 	questions int
-	left      [axes]choice // scratch
+	left      [axes]choice // scratch, by axis
 }
 
-// levels goes through the amounts of the axes from one on, and for each through the lists of what is left.
+// levels goes through all ranks of the given axis and of those after it, and sweeps the first two axes for each. left are the wares that
+// hold pods that use more than above.
 func (t *tour) levels(axis int, above [axes]int16, left *choice) {
 	if axis == len(t.m.axes) {
 		t.sweep(above, left)
@@ -299,7 +309,7 @@ func (t *tour) levels(axis int, above [axes]int16, left *choice) {
 			if pods > t.fill.Pods {
 				return
 			}
-			for i, r := range t.m.axes { // so many pods use much else
+			for i, r := range t.m.axes { // so many pods need at least this much of the other axes
 				if i != axis {
 					next[i] = max(next[i], t.m.rankOf(i, pods*t.fill.Least[r]-1))
 				}
@@ -310,7 +320,7 @@ func (t *tour) levels(axis int, above [axes]int16, left *choice) {
 	}
 }
 
-// sweep goes along the second axis for each amount of the first one.
+// sweep goes along the second axis for each rank of the first one at which a list ended.
 func (t *tour) sweep(above [axes]int16, left *choice) {
 	for rank := above[0]; rank >= 0; {
 		above[0] = rank
@@ -318,8 +328,8 @@ func (t *tour) sweep(above [axes]int16, left *choice) {
 	}
 }
 
-// along goes from list to list along the second axis, and returns the least rank of the first one at which a list ended, −1 if there
-// was none.
+// along goes from list to list along the second axis: the next question is above the room of the last answer there. It returns the lowest
+// rank on the first axis that any of these lists has, −1 if there was none.
 func (t *tour) along(above [axes]int16, all *choice) (end int16) {
 	end = -1
 	var left choice
@@ -334,7 +344,7 @@ func (t *tour) along(above [axes]int16, all *choice) (end int16) {
 				t.left[0].sift(all, t.m, &above)
 				left, sifted = t.left[0], true
 			}
-			left.trim(t.m, &above)
+			left.dropSmallAtFront(t.m, &above)
 			if top, ok = t.ask(&left, &above); !ok {
 				return end
 			}
@@ -346,24 +356,25 @@ func (t *tour) along(above [axes]int16, all *choice) (end int16) {
 	}
 }
 
-// answered looks for the answer to a question among those about the same amounts of all but the last axis: it is the same where every
-// shape of that list has enough.
+// answered returns a known answer to a question: that to a question that differs only on the last axis, if all shapes of its list have more
+// than above there. It returns false if there is none, or with two axes only.
 func (t *tour) answered(above *[axes]int16) (top [axes]int16, ok bool) {
 	last := len(t.m.axes) - 1
 	if last < 2 {
 		return top, false
 	}
-	top, ok = t.answers[t.but(above, last)]
+	top, ok = t.answers[without(above, last)]
 	return top, ok && top[last] > above[last]
 }
 
-func (t *tour) but(above *[axes]int16, axis int) [axes]int16 {
+// without returns a question with one axis set to 0.
+func without(above *[axes]int16, axis int) [axes]int16 {
 	key := *above
 	key[axis] = 0
 	return key
 }
 
-// ask adds the answer to a question to the lists.
+// ask adds the answer to a question to the lists, and returns the ranks of its room; false if nothing holds such pods.
 func (t *tour) ask(left *choice, above *[axes]int16) (top [axes]int16, ok bool) {
 	var l List
 	if !t.m.list(left, &sieve{above: *above}, &l) {
@@ -378,7 +389,7 @@ func (t *tour) ask(left *choice, above *[axes]int16) (top [axes]int16, ok bool) 
 		t.lists = append(t.lists, l)
 	}
 	t.lists[at].asked = append(t.lists[at].asked, *above)
-	t.answers[t.but(above, len(t.m.axes)-1)] = top
+	t.answers[without(above, len(t.m.axes)-1)] = top
 	return top, true
 }
 
@@ -392,6 +403,7 @@ func (m *Market) smallest(l *List) int64 {
 	return m.c.VCPU[l.First.Shape]
 }
 
+// ranksOf returns the ranks of a room on all axes.
 func (m *Market) ranksOf(room quantity.Vec) (out [axes]int16) {
 	for i, r := range m.axes {
 		out[i] = m.rankOf(i, room[r])
@@ -399,7 +411,8 @@ func (m *Market) ranksOf(room quantity.Vec) (out [axes]int16) {
 	return out
 }
 
-// list makes l what is sent for pods, and returns false if nothing is. Its room is valid until the next question.
+// list sets l to what a launch sends for pods that use what s says, out of the wares in from. It returns false if nothing holds them. It
+// prefers ordinary to exotic machines, then reserved to spot to on-demand ones. l.Room is valid until the next call.
 func (m *Market) list(from *choice, s *sieve, l *List) bool {
 	*l = List{}
 	for _, exotic := range []bool{false, true} {
@@ -424,7 +437,8 @@ func (m *Market) list(from *choice, s *sieve, l *List) bool {
 	return false
 }
 
-// next returns the first ware from i on that is enough for the pods and is exotic or not.
+// next returns the index in wares, from i on, of the first ware that passes the sieve and is exotic or not, as asked for; −1 if there is
+// none.
 func (m *Market) next(k Kind, wares []int32, i int, s *sieve, exotic bool) int {
 	for ; i < len(wares); i++ {
 		if sh := m.wares[k][wares[i]].first.Shape; m.passes(sh, s) && m.c.Exotic.Has(sh) == exotic {
@@ -434,12 +448,15 @@ func (m *Market) next(k Kind, wares []int32, i int, s *sieve, exotic bool) int {
 	return -1
 }
 
-// bounds are what on-demand prices say about spot, and the shapes that say it; −1 for none.
+// A bounds has the on-demand prices that limit a spot list (Band.Cut).
 type bounds struct {
-	most, reach     int64
-	bySale, byReach int
+	most    int64 // the cheapest on-demand price that the claims allow; Any if they allow none
+	reach   int64 // the cheapest on-demand price, even if they do not allow it; Any if there is none
+	bySale  int   // the shape of most, −1 for none
+	byReach int   // the shape of reach, −1 for none
 }
 
+// boundsOf returns the bounds for pods that use what s says.
 func (m *Market) boundsOf(from *choice, s *sieve, exotic bool) bounds {
 	b := bounds{most: Any, reach: Any, bySale: -1, byReach: -1}
 	if at := m.next(OnDemand, from.wares[OnDemand], 0, s, exotic); at >= 0 {
@@ -455,7 +472,9 @@ func (m *Market) boundsOf(from *choice, s *sieve, exotic bool) bounds {
 	return b
 }
 
-// spot makes l the list of a launch of spot, from the ware at on.
+// spot sets l to the list of a spot launch that begins with the ware wares[at]. Its room is what all shapes that it sends have. If an
+// on-demand price may have decided where the list ends, the room is also cut to the shape of that price: pods that do not fit that shape
+// get another list.
 func (m *Market) spot(wares []int32, at int, s *sieve, exotic bool, b *bounds, l *List) {
 	l.Floor = l.First.Price
 	m.named = m.named[:0]
@@ -474,7 +493,7 @@ func (m *Market) spot(wares []int32, at int, s *sieve, exotic bool, b *bounds, l
 		l.cut(m.room[m.wares[Spot][w].first.Shape])
 	}
 	if b.most < m.band.edge(l.Floor, Any) || types < m.band.Fewest || edge >= min(b.most, b.reach) {
-		for _, sh := range []int{b.bySale, b.byReach} { // without it the list would be another one
+		for _, sh := range []int{b.bySale, b.byReach} {
 			if sh >= 0 {
 				l.cut(m.room[sh])
 			}
@@ -483,13 +502,14 @@ func (m *Market) spot(wares []int32, at int, s *sieve, exotic bool, b *bounds, l
 	l.Cost = m.band.cost(types, m.mean(edge), l.Floor, b.most)
 }
 
+// cut reduces the list's room to what it and room both have.
 func (l *List) cut(room quantity.Vec) {
 	for r, x := range room {
 		l.Room[r] = min(l.Room[r], x)
 	}
 }
 
-// mean is what is paid for the named wares: the mean of their offerings up to edge.
+// mean returns the mean price of the named wares' offerings that cost at most edge, and of those the MostOverrides cheapest.
 func (m *Market) mean(edge int64) int64 {
 	m.sums = m.sums[:0]
 	for _, w := range m.named {
@@ -510,8 +530,8 @@ func (m *Market) mean(edge int64) int64 {
 	return (sum + int64(len(m.sums))/2) / int64(len(m.sums))
 }
 
-// Relax makes a list a bound on others: on what is sent for pods that use as much of the axes, whatever they use of other resources, and
-// whatever shapes and offers are ruled out for them besides.
+// Relax changes a list so that it bounds all lists for pods that use as much of the axes, but other amounts of other resources, or for
+// which further shapes and offers are ruled out: it gets all room of other resources that any of these may have, and the lowest cost.
 func (m *Market) Relax(l *List) {
 	l.Room = slices.Clone(l.Room)
 	for i := range l.asked {
@@ -530,8 +550,8 @@ func (m *Market) Relax(l *List) {
 	l.Floor = min(l.Floor, l.Cost)
 }
 
-// least is no more than any launch costs for pods that use more than above. Which of the shapes it may send, and how many offerings of
-// each, is not known, so that the cheapest may weigh most.
+// least returns a cost that no launch for pods that use more than above is below. Which shapes and how many offerings of each a launch
+// sends is not known here, so it takes the lowest mean that is possible.
 func (m *Market) least(above *[axes]int16) int64 {
 	low, most := Any, Any
 	var floors []int64
@@ -560,7 +580,7 @@ func (m *Market) least(above *[axes]int16) int64 {
 	return low
 }
 
-// meanOfCheapest is the lowest mean of prices, ascending, of which each counts once or up to most times.
+// meanOfCheapest returns the lowest mean of ascending prices, if each counts at least once and at most most times.
 func meanOfCheapest(prices []int64, most int64) int64 {
 	sum, low := int64(0), Any
 	for _, p := range prices {

@@ -8,31 +8,31 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 )
 
-// A Sent is one offering that a launch sends: shape and offer, with its price as decisions reckon.
+// A Sent is one offering that a launch sends, with its price in decisions (with risk).
 type Sent struct {
 	Shape, Offer int
 	Price        int64
 }
 
-// A Launch is what a claim becomes when it is launched.
+// A Launch describes what is sent when a claim is launched.
 type Launch struct {
 	Kind  Kind
 	First Sent // the cheapest offering
-	// Price is what launch pays: the lowest offering, or for spot the mean of all that are sent. Floor is the lowest, Worst
-	// the dearest that is sent.
+	// Price is what the machine is expected to cost on the bill: the price of the cheapest offering, or for spot the mean of all that are
+	// sent. Floor is the lowest and Worst the highest price of an offering that is sent.
 	Price, Floor, Worst int64
-	// Cost is what decisions reckon with: the price and what interruptions cost, or more for a spot list that is short. It is on no
-	// bill. Base is the lowest price of what is sent as decisions reckon, Risk what interruptions add to Price.
+	// Cost is what decisions compare: Price and Risk, and more for a spot list with few types. Base is the lowest price in decisions of an
+	// offering that is sent. Risk is what interruptions add to Price.
 	Cost, Base, Risk int64
 	Types, Offers    int // how many are sent
 }
 
 // A Band limits what a launch sends.
 type Band struct {
-	Types    int // at most so many types, the cheapest
-	Spot     int // of spot, and unless diversity is demanded
-	Fewest   int // of spot: where the band holds fewer types, it begins at the next cheapest one
-	Permille int // of spot: so much dearer than the cheapest offering may another be
+	Types    int // the most types, the cheapest ones
+	Spot     int // spot: the most types, unless there are minValues
+	Fewest   int // spot: while there are fewer types, the band moves up to the next cheapest type
+	Permille int // spot: how much more than the cheapest offering another one may cost
 }
 
 // DefaultBand is the limit unless the user chose others.
@@ -41,7 +41,7 @@ var DefaultBand = Band{Types: 60, Spot: 15, Fewest: 5, Permille: 500}
 // MostSpotTypes is how many types of spot a band may be set to: in six zones, they are what one launch takes.
 const MostSpotTypes = 50
 
-// SpotBand is the default band, but for the number of spot types; 0 is the default too.
+// SpotBand returns the default band with another number of spot types; 0 means the default number.
 func SpotBand(types int) Band {
 	b := DefaultBand
 	if types > 0 {
@@ -53,22 +53,24 @@ func SpotBand(types int) Band {
 // MostOverrides is how many offerings one launch sends at most.
 const MostOverrides = 300
 
-// Any stands for a price that nothing is above.
+// Any is a price that no price is above: no bound.
 const Any = int64(math.MaxInt64)
 
-// spotReach is how many times the cheapest spot price the band may reach where no on-demand price bounds it: on-demand seldom costs more.
+// spotReach bounds a band without an on-demand price: so many times the cheapest spot price, because on-demand seldom costs more.
 const spotReach = 5
 
-// edge is the dearest price of a band that begins at floor.
+// edge returns the highest price of a band that begins at floor, at most most.
 func (b Band) edge(floor, most int64) int64 {
 	return min(floor*int64(1000+b.Permille)/1000, most)
 }
 
-// Cut says how much of a spot list is sent: so many types, the cheapest, and of each all offerings that cost no more than edge. next
-// returns the cheapest price of one type after the other, ascending, and false after the last. Nothing above most is sent; the band
-// does not move to begin above reach, nor does it end above it once it has moved. If reach is Any, it is spotReach times the first price.
+// Cut decides how much of a spot list is sent: the types cheapest ones, and of each all offerings that cost at most edge. next returns the
+// cheapest price of one type after the other, ascending, and false after the last.
 //
-// Plans and launches both ask here, so that what was priced is what is sent.
+// No offering above most is sent. The band begins at the cheapest price. While it has fewer than Fewest types, it moves up to begin at the
+// next type, but not above reach; once it has moved it does not end above reach. If reach is Any, it is spotReach times the first price.
+//
+// Plans and launches both call this, so a launch sends what its plan priced.
 func (b Band) Cut(next func() (int64, bool), most, reach int64) (types int, edge int64) {
 	for types < b.Spot {
 		floor, ok := next()
@@ -91,7 +93,8 @@ func (b Band) Cut(next func() (int64, bool), most, reach int64) (types int, edge
 	return types, edge
 }
 
-// cost is what decisions reckon with for a spot list: as if the types that it lacks were sent too, at the edge of the band.
+// cost returns the price in decisions of a spot list with some types and the mean price. Types that it lacks of b.Spot count as if they
+// were sent too, at the edge of the band.
 func (b Band) cost(types int, price, floor, most int64) int64 {
 	missing := int64(b.Spot - types)
 	if missing <= 0 {
@@ -100,7 +103,7 @@ func (b Band) cost(types int, price, floor, most int64) int64 {
 	return (price*int64(types) + max(price, b.edge(floor, most))*missing) / int64(b.Spot)
 }
 
-// sortByPrice prepares the offerings of each kind, cheapest first.
+// sortByPrice makes byPrice.
 func (c *Catalog) sortByPrice() {
 	for s := range c.Names {
 		for o := range c.Sold[s].All() {
@@ -115,20 +118,21 @@ func (c *Catalog) sortByPrice() {
 	}
 }
 
-// A query is what a claim allows.
+// A query is what a claim allows, and the limits of its launch.
 type query struct {
 	shapes, offers bits.Set
 	ordinary       bool // leave exotic shapes out
 	band           Band
 }
 
+// takes reports whether a query allows a shape, and allows whether it allows an offering.
 func (c *Catalog) takes(q *query, shape int) bool {
 	return q.shapes.Has(shape) && !(q.ordinary && c.Exotic.Has(shape))
 }
 
 func (c *Catalog) allows(q *query, x *Sent) bool { return q.offers.Has(x.Offer) && c.takes(q, x.Shape) }
 
-// first returns the cheapest offering of a kind that the query allows.
+// first returns the index in byPrice of the cheapest offering of a kind that the query allows; false if there is none.
 func (c *Catalog) first(q *query, kind Kind) (int, bool) {
 	for i := range c.byPrice[kind] {
 		if c.allows(q, &c.byPrice[kind][i]) {
@@ -138,10 +142,11 @@ func (c *Catalog) first(q *query, kind Kind) (int, bool) {
 	return 0, false
 }
 
-// Launch applies the provider's launch filters to a claim that allows these shapes and these offers: reserved before
-// spot before on-demand; ordinary machines before exotic ones and no spot offering dearer than the cheapest on-demand one;
-// at most band.Types types; and of spot no more than the band allows. With minValues, all types are alike, and it is bought as
-// the first kind that meets them. It returns false when nothing can be bought.
+// Launch returns what is sent for a claim that allows these shapes and offers; false if nothing can be bought.
+//
+// It prefers reserved to spot to on-demand, and ordinary machines to exotic ones. No spot offering costs more than the cheapest on-demand
+// one. It sends at most band.Types types, and of spot what the band allows. With minValues it sends exotic machines like ordinary ones, and
+// the kind is that of Variety.
 func (c *Catalog) Launch(shapes, offers bits.Set, want []MinValues, band Band) (Launch, bool) {
 	q := &query{shapes: shapes, offers: offers, band: band}
 	if len(want) > 0 {
@@ -155,6 +160,7 @@ func (c *Catalog) Launch(shapes, offers bits.Set, want []MinValues, band Band) (
 	return c.launch(q)
 }
 
+// launch returns the launch of a query, as the first kind that it allows to buy.
 func (c *Catalog) launch(q *query) (Launch, bool) {
 	for k := range Kinds {
 		at, ok := c.first(q, k)
@@ -175,8 +181,8 @@ func (c *Catalog) launch(q *query) (Launch, bool) {
 	return Launch{}, false
 }
 
-// reach is the lowest on-demand price of the shapes of a query, whether it allows to buy on demand or not: a spot band does not
-// move beyond it, because users do not want to pay more for spot than what on-demand costs others.
+// reach returns the lowest on-demand price of the shapes of a query, even if it does not allow on-demand offers. A spot band does not move
+// beyond it: spot should not cost more than on-demand would.
 func (c *Catalog) reach(q *query) int64 {
 	for i := range c.byPrice[OnDemand] {
 		if x := &c.byPrice[OnDemand][i]; c.takes(q, x.Shape) {
@@ -186,7 +192,7 @@ func (c *Catalog) reach(q *query) int64 {
 	return Any
 }
 
-// atFloor describes a launch whose price is that of its cheapest offering.
+// atFloor returns a reserved or on-demand launch from byPrice[from] on: its price is that of its cheapest offering.
 func (c *Catalog) atFloor(q *query, kind Kind, from int) Launch {
 	list := c.byPrice[kind]
 	l := Launch{Kind: kind, First: list[from], Cost: list[from].Price, Base: list[from].Price}
@@ -196,7 +202,8 @@ func (c *Catalog) atFloor(q *query, kind Kind, from int) Launch {
 	return l
 }
 
-// spot describes a launch of spot: its price is the mean of what is sent.
+// spot returns a spot launch from byPrice[from] on. Its price is the mean of all offerings that are sent, because the cloud chooses among
+// them. most is the cheapest on-demand price, or Any.
 func (c *Catalog) spot(q *query, from int, most int64) Launch {
 	list := c.byPrice[Spot]
 	l := Launch{Kind: Spot, First: list[from], Base: list[from].Price}
@@ -208,10 +215,11 @@ func (c *Catalog) spot(q *query, from int, most int64) Launch {
 	return l
 }
 
-// mean is the sum of so many prices shared out, rounded.
+// mean returns the mean of n prices with this sum, rounded.
 func mean(sum int64, n int) int64 { return (sum + int64(n)/2) / int64(n) }
 
-// floors returns the cheapest spot price of each shape that the query allows, ascending.
+// floors returns a function that returns, one after the other, the cheapest spot price of each shape that the query allows, ascending, and
+// false at the end.
 func (c *Catalog) floors(q *query, from int) func() (int64, bool) {
 	list, seen, i := c.byPrice[Spot], bits.Make(len(c.Names)), from
 	return func() (int64, bool) {
@@ -225,8 +233,8 @@ func (c *Catalog) floors(q *query, from int) func() (int64, bool) {
 	}
 }
 
-// walk counts what is sent: the offerings up to edge of the cheapest types. It returns the sum of their prices as decisions reckon, and of
-// what is paid.
+// walk adds to l what is sent: the offerings that cost at most edge, of the cheapest types, at most MostOverrides. It returns the sum of
+// their prices with risk (sum) and without (paid).
 func (c *Catalog) walk(q *query, kind Kind, from, types int, edge int64, l *Launch) (sum, paid int64) {
 	list := c.byPrice[kind]
 	var room [32]uint64 // enough for most catalogues, without an allocation
@@ -252,7 +260,7 @@ func (c *Catalog) walk(q *query, kind Kind, from, types int, edge int64, l *Laun
 	return sum, paid
 }
 
-// send adds an offering to a launch and returns what is paid for it.
+// send counts an offering in a launch, with its price as Floor and Worst, and returns what is paid for it.
 func (c *Catalog) send(l *Launch, x *Sent) int64 {
 	paid := c.Paid(x.Shape, x.Offer)
 	if l.Offers++; l.Offers == 1 || paid < l.Floor {
@@ -262,7 +270,7 @@ func (c *Catalog) send(l *Launch, x *Sent) int64 {
 	return paid
 }
 
-// Order returns all shapes that can be bought under offers, by their cheapest allowed offering.
+// Order returns all shapes that some offers sell, sorted by the cheapest price of these offers.
 func (c *Catalog) Order(offers bits.Set) []int32 {
 	cheapest := make([]int64, len(c.Names))
 	var out []int32
@@ -282,7 +290,7 @@ func (c *Catalog) Order(offers bits.Set) []int32 {
 	return out
 }
 
-// Named returns the names of the shapes in order that are in set, at most limit, each type once.
+// Named returns the type names of the shapes that are in set, in the given order, at most limit, each name once.
 func (c *Catalog) Named(order []int32, set bits.Set, limit int) []string {
 	out := make([]string, 0, min(limit, set.Count()))
 	for _, s := range order {

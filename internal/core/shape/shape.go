@@ -1,9 +1,23 @@
-// Package shape holds a catalogue of instance types as columns, so that "which of a thousand types satisfy this, hold that
-// and can be bought there" is a few words of AND.
+// Package shape has a pool's catalogue of instance types, and works out what a launch sends to the cloud and what that costs.
 //
-// A shape is an instance type with one allocatable vector. An offering that overrides capacity makes a further shape of
-// its type, which only that offering can buy. An offer is a set of labels that offerings share (zone, capacity type,
-// reservation); a price belongs to a shape and an offer. A Catalog never changes after it was built.
+// A [Catalog] keeps types as columns of bits, so that "which of a thousand types satisfy this, hold that and are sold there" takes a few
+// machine words of AND. It never changes after it was built.
+//
+//	type       an instance type
+//	shape      a type with one allocatable vector. An offering that overrides capacity makes one more shape, which only it sells
+//	offer      a set of labels that offerings share: zone, capacity type, reservation
+//	offering   a shape that is sold by an offer, at a price
+//	kind       how an offer is paid for: reserved, spot or on demand
+//	exotic     bare metal, or a machine with accelerators; a launch sends it only if no ordinary machine would do
+//
+// Prices in decisions are what is paid plus Risk, the expected cost of interruptions. Paid takes the risk off again.
+//
+// A launch names many types and lets the cloud choose. So its price depends on all types that it sends. Read in this order:
+//
+//	shape.go    the catalogue and its queries by label
+//	sent.go     [Catalog.Launch]: what a launch of a claim sends, and its price; [Band] limits it
+//	variety.go  the same for claims with minValues
+//	market.go   [Market]: all lists that launches may send, for any needs of pods; the packer buys these lists (core/repack)
 package shape
 
 import (
@@ -37,7 +51,7 @@ type Type struct {
 	Alloc, Capacity quantity.Vec
 	VCPU            int64
 	Exotic          bool
-	VolumeLimits    map[string]int
+	VolumeLimits    map[string]int // by driver: volumes that a node can attach
 	Offers          []TypeOffer
 }
 
@@ -47,8 +61,8 @@ type TypeOffer struct {
 	Kind        Kind
 	Reservation string // the id, for reserved ones
 	Left        int    // machines left in the reservation
-	Price       int64  // as decisions reckon
-	Risk        int64  // the part of the price that is on no bill
+	Price       int64  // nano-dollars an hour, with Risk
+	Risk        int64  // the part of the price that is on no bill: what interruptions are expected to cost
 	// Alloc overrides the type's allocatable vector; nil for most.
 	Alloc quantity.Vec
 }
@@ -70,14 +84,14 @@ type Catalog struct {
 	Offers   []Offer         // sorted by kind, then labels
 	ByKind   [Kinds]bits.Set // offers
 	Sold     []bits.Set      // per shape: the offers that sell it
-	Price    [][]int64       // per shape, per offer, as decisions reckon; 0 where not sold
-	Risk     [][]int64       // likewise, the part of the price that is on no bill; nil where there is none
+	Price    [][]int64       // per shape, per offer, with Risk; 0 where not sold
+	Risk     [][]int64       // per shape, per offer: the part of the price that is on no bill; nil if no offering has any
 	// Left is how many machines are left in each reservation, by number; empty without reservations.
 	Left        map[int]int
 	VolumeLimit map[string][]int32 // by driver, per shape; −1 is unlimited
 
-	types   []Type // distinct types by name, for labels
-	byPrice [Kinds][]Sent
+	types   []Type        // sorted by name
+	byPrice [Kinds][]Sent // all offerings of a kind, the cheapest first
 	columns map[string]*column
 	offered map[string]bool // keys that offers decide
 }
@@ -90,8 +104,8 @@ type column struct {
 	unset  bits.Set   // shapes that say nothing about it
 }
 
-// Build makes a catalogue of types, which it keeps. Types with no offer are kept too: they can be named in explanations.
-// number gives reservation ids their numbers, which may be shared by several catalogues.
+// Build returns the catalogue of some types. Types without an offer are in it too: explanations can name them. number returns the number of
+// a reservation id; several catalogues may share these numbers.
 func Build(types []Type, number func(id string) int) *Catalog {
 	types = slices.Clone(types)
 	slices.SortStableFunc(types, func(a, b Type) int { return cmp.Compare(a.Name, b.Name) })
@@ -114,7 +128,7 @@ func Build(types []Type, number func(id string) int) *Catalog {
 	return c
 }
 
-// Paid returns what a machine of a shape costs that is bought as an offer.
+// Paid returns what is paid for a machine of a shape that is bought by an offer: the price without risk.
 func (c *Catalog) Paid(shape, offer int) int64 {
 	if c.Risk == nil {
 		return c.Price[shape][offer]
@@ -151,7 +165,7 @@ func variants(t *Type) func(yield func(quantity.Vec, []int) bool) {
 	}
 }
 
-// A distinct is an offer that several types may have.
+// A distinct is an offer that Build found, once for all types that have it.
 type distinct struct {
 	*TypeOffer
 	labels []string // keys and values, sorted by key
@@ -166,7 +180,7 @@ func newDistinct(o *TypeOffer) *distinct {
 	return d
 }
 
-// offerKey identifies what a distinct offer is, whatever it costs.
+// offerKey returns a key that is equal for equal offers: kind, labels and reservation. Prices may differ.
 func offerKey(o *TypeOffer) string {
 	return string(identity.Text(identity.Map(identity.Number(make([]byte, 0, 256), int64(o.Kind)), o.Labels), o.Reservation))
 }
@@ -175,6 +189,8 @@ func compareOffers(a, b *distinct) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), slices.Compare(a.labels, b.labels), cmp.Compare(a.Reservation, b.Reservation))
 }
 
+// addOffers fills in all columns about offers: the distinct offers, which shape each one sells and at what price, and reservations. owner
+// is the type of each shape, sells are its offers there.
 func (c *Catalog) addOffers(owner []int, sells [][]int, number func(string) int) {
 	c.Exotic = bits.Make(len(c.Names))
 	c.Left = map[int]int{}
@@ -233,7 +249,7 @@ func (c *Catalog) addOffers(owner []int, sells [][]int, number func(string) int)
 	}
 }
 
-// riskOf returns the risks of a shape, one for each offer, and makes room for them.
+// riskOf returns the row of a shape in c.Risk, one number for each offer. It makes c.Risk at the first call.
 func (c *Catalog) riskOf(shape, offers int) []int64 {
 	for len(c.Risk) < len(c.Names) {
 		c.Risk = append(c.Risk, make([]int64, offers))
@@ -241,6 +257,7 @@ func (c *Catalog) riskOf(shape, offers int) []int64 {
 	return c.Risk[shape]
 }
 
+// addLabels makes the columns of labels. owner is the type of each shape.
 func (c *Catalog) addLabels(owner []int) {
 	n := len(c.Names)
 	byValue := map[string]map[string]bits.Set{}
@@ -277,6 +294,7 @@ func (c *Catalog) addLabels(owner []int) {
 	}
 }
 
+// addVolumeLimits fills in VolumeLimit. owner is the type of each shape.
 func (c *Catalog) addVolumeLimits(owner []int) {
 	for s := range c.Names {
 		for driver, limit := range c.types[owner[s]].VolumeLimits {
@@ -295,10 +313,10 @@ func (c *Catalog) addVolumeLimits(owner []int) {
 // Len returns the number of shapes.
 func (c *Catalog) Len() int { return len(c.Names) }
 
-// Decides reports whether offers decide the label key, and Mentions whether any type or offer says something about it.
+// Decides reports whether offers have the label key, such as the zone: then the offer decides its value, not the type.
 func (c *Catalog) Decides(key string) bool { return c.offered[key] }
 
-// Mentions reports whether any type or offer says something about the label key.
+// Mentions reports whether any type or offer has the label key.
 func (c *Catalog) Mentions(key string) bool { return c.offered[key] || c.columns[key] != nil }
 
 // Keys returns the keys that types mention, sorted.
@@ -332,7 +350,7 @@ func (c *Catalog) With(key, v string) bits.Set {
 	return col.shapes[i]
 }
 
-// Shapes keeps in out those shapes whose labels can satisfy s for key. A shape that says nothing about key passes.
+// Shapes removes from out the shapes whose labels cannot satisfy s for key. A shape without an entry for key stays.
 func (c *Catalog) Shapes(key string, s label.Set, out bits.Set) {
 	col := c.columns[key]
 	if col == nil {
@@ -358,7 +376,7 @@ func (c *Catalog) Shapes(key string, s label.Set, out bits.Set) {
 	out.And(ok)
 }
 
-// Admit keeps in out those offers whose label key can satisfy s. An offer that says nothing about key passes.
+// Admit removes from out the offers whose label key does not satisfy s. An offer without the label stays.
 func (c *Catalog) Admit(key string, s label.Set, out bits.Set) {
 	if !c.offered[key] {
 		return
@@ -370,7 +388,7 @@ func (c *Catalog) Admit(key string, s label.Set, out bits.Set) {
 	}
 }
 
-// TypeLabel returns the values that shape s may have for key, and whether it says anything about it.
+// TypeLabel returns the values that shape s may have for key. It returns false if the type has no entry for key, so any value is possible.
 func (c *Catalog) TypeLabel(s int, key string) (label.Set, bool) {
 	col := c.columns[key]
 	if col == nil || col.unset.Has(s) {

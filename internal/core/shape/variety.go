@@ -13,22 +13,22 @@ type MinValues struct {
 	N   int
 }
 
-// A Variety is how many values the types of a claim have of what minValues ask for, when it is bought as one kind.
+// A Variety says how many values of the labels in minValues the types of a claim have, when it is bought as one kind.
 type Variety struct {
 	Kind Kind
-	Has  []int // by minValues: never more than it asks for
+	Has  []int // by minValues: at most as many as N
 
-	lacks int
+	lacks int // values that are missing in all; math.MaxInt if some label has none
 }
 
 // Enough reports whether all minValues are met.
 func (v *Variety) Enough() bool { return v.lacks == 0 }
 
-// Variety looks for the kind that a claim with minValues is bought as, while it allows these shapes and offers. A launch
-// settles on one kind, so this is the first kind that meets minValues by itself. If spot and on-demand meet them only
-// together, it is the one with the cheapest offer: minValues are about what a claim lists. If they do not either, the
-// result is the kind that lacks least. Labels that offers decide are counted on all shapes: a claim lists those,
-// whatever it is bought as.
+// Variety returns the kind as which a claim with minValues is bought, among these shapes and offers, and the values that it has then.
+//
+// A launch has one kind. It is the first kind that meets minValues by itself. If only spot and on-demand together meet them, it is the one
+// of the cheapest offer, because minValues are about what a claim lists. If these do not meet them either, it is the kind that lacks least.
+// Labels that offers decide are counted on all shapes, because a claim lists these for any kind.
 func (c *Catalog) Variety(shapes, offers bits.Set, want []MinValues) Variety {
 	best := Variety{Kind: Kinds, Has: make([]int, len(want)), lacks: math.MaxInt}
 	of, both := bits.Make(c.Len()), bits.Make(c.Len())
@@ -70,6 +70,7 @@ func (c *Catalog) cheaperKind(shapes, offers bits.Set) Kind {
 	return OnDemand
 }
 
+// varietyOf returns the values that the shapes in of have. Labels that offers decide are counted on the shapes in listed.
 func (c *Catalog) varietyOf(k Kind, of, listed bits.Set, want []MinValues) Variety {
 	v := Variety{Kind: k, Has: make([]int, len(want))}
 	for i, m := range want {
@@ -86,13 +87,14 @@ func (c *Catalog) varietyOf(k Kind, of, listed bits.Set, want []MinValues) Varie
 	return v
 }
 
-// diverse describes the launch of a claim with minValues.
+// diverse returns the launch of a claim with minValues, and false if they cannot be met. Each type that typesSent chose is sent at least
+// once, even if cheaper offerings would fill the launch.
 func (c *Catalog) diverse(q *query, want []MinValues) (Launch, bool) {
 	v := c.Variety(q.shapes, q.offers, want)
 	if !v.Enough() {
 		return Launch{}, false
 	}
-	sent, left := c.varied(q, v.Kind, want)
+	sent, left := c.typesSent(q, v.Kind, want)
 	list, seen := c.byPrice[v.Kind], bits.Make(c.Len())
 	l := Launch{Kind: v.Kind, Types: left}
 	sum, paid := int64(0), int64(0)
@@ -101,7 +103,7 @@ func (c *Catalog) diverse(q *query, want []MinValues) (Launch, bool) {
 		if !sent.Has(x.Shape) || !q.offers.Has(x.Offer) {
 			continue
 		}
-		// A type that is not there yet has to find a place, or its values are missing.
+		// left types are still to come, and each needs a place.
 		switch {
 		case !seen.Has(x.Shape):
 			seen.Add(x.Shape)
@@ -123,9 +125,10 @@ func (c *Catalog) diverse(q *query, want []MinValues) (Launch, bool) {
 	return l, true
 }
 
-// varied returns the types that a launch as one kind sends, and how many these are: the cheapest, of which the dearest make room for types
-// that bring further values.
-func (c *Catalog) varied(q *query, kind Kind, want []MinValues) (sent bits.Set, types int) {
+// typesSent returns the shapes that a launch as one kind sends, and how many: for each of minValues the cheapest that bring its values,
+// however many these are, then the cheapest others up to band.Types. Labels that offers decide need no shape here: Variety counts them on
+// all.
+func (c *Catalog) typesSent(q *query, kind Kind, want []MinValues) (sent bits.Set, types int) {
 	var order []int
 	known, must := bits.Make(c.Len()), bits.Make(c.Len())
 	for i := range c.byPrice[kind] {
@@ -149,7 +152,7 @@ func (c *Catalog) varied(q *query, kind Kind, want []MinValues) (sent bits.Set, 
 	return sent, types
 }
 
-// bring adds to must the shapes that bring the first n values of a label, one after the other.
+// bring goes through the shapes in order, and adds to must each shape with a new value of the label, until there are n values.
 func (col *column) bring(n int, order []int, must bits.Set) {
 	seen, found := bits.Make(len(col.values)), 0
 	for _, s := range order {

@@ -12,14 +12,15 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
-// planner answers questions about pods and fleets.
+// planner is the engine.
 type planner interface {
 	Plan(in engine.Question) *engine.Plan
 }
 
-// Opening is a new machine of a static pool, or why there can be none. The engine is asked where a pod would go that asks for nothing and
-// to which only this pool is open, in the cluster that in looks at: so the machine has room for the pods of DaemonSets, and is priced like
-// any other. What the claim may become is what the pool says; launch chooses.
+// Opening returns a new machine of a static pool, or why there can be none. It asks the engine to place a pod without requests that may
+// only go to a new node of this pool. So the machine has room for DaemonSets, and is priced like any other. The claim lists types and
+// capacity types as the pool does, and the launch chooses. in has the snapshot and settings; Opening replaces its pools, pods and closed
+// nodes.
 func Opening(e planner, pool engine.Pool, in engine.Question) (o engine.Opening, why reason.Explanation) {
 	open := *pool.Pool
 	open.Spec.Replicas = nil
@@ -44,14 +45,14 @@ func Opening(e planner, pool engine.Pool, in engine.Question) (o engine.Opening,
 	return o, nil
 }
 
-// placeholder returns a pod that stands for none: it asks for nothing and tolerates everything.
+// placeholder returns a pod that requests nothing and tolerates everything. It exists only in the question.
 func placeholder() *cluster.Pod {
 	classes := podclass.NewInterner()
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}}
 	return &cluster.Pod{PodKey: cluster.PodKey{Name: "placeholder"}, Class: classes.Class(pod), Labels: classes.Labels(nil)}
 }
 
-// asThePoolSays puts the pool's own words about types and capacity types in the place of the lists of a plan.
+// asThePoolSays replaces the requirements of a plan about instance types and capacity types by those of the pool.
 func asThePoolSays(reqs []v1.NodeSelectorRequirementWithMinValues, pool *v1.NodePool) []v1.NodeSelectorRequirementWithMinValues {
 	listed := func(r v1.NodeSelectorRequirementWithMinValues) bool {
 		return r.Key == corev1.LabelInstanceTypeStable || r.Key == v1.CapacityTypeLabelKey

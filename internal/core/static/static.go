@@ -1,5 +1,5 @@
-// Package static keeps pools of a fixed number of nodes: how many are missing, which go first when there are too many, and what a new
-// one is. No pod is asked: such a pool has its nodes whether pods need them or not.
+// Package static decides about pools with a fixed number of nodes (spec.replicas): how many nodes are missing, which of too many nodes are
+// removed first (static.go), and what a new node is (opening.go). Such a pool has its nodes whether pods need them or not.
 package static
 
 import (
@@ -15,18 +15,18 @@ import (
 	"karpenter.sh/karpenter/internal/core/movable"
 )
 
-// atOnce is how many machines of a pool are asked of the cloud at once. A number that was mistyped must not fill the memory.
+// atOnce is the most machines of a pool that are opened and not launched yet. So a mistyped number of replicas does not fill the memory.
 const atOnce = 1000
 
-// A Stand is where the machines of a pool are in their lives.
+// A Stand has the machines of a pool by their state.
 type Stand struct {
 	Active     []*cluster.Node // they stay
-	Unlaunched int             // of those
-	Leaving    int             // they are being replaced: what replaces them is active, or is about to be
+	Unlaunched int             // how many of Active are not launched yet
+	Leaving    int             // they are about to be removed, and their replacements are among Active or will be
 	Ending     int             // they are being deleted
 }
 
-// StandOf counts the machines of a pool. gone tells of claims that are being deleted although the picture does not show it yet.
+// StandOf sorts the machines of a pool. gone returns true for claims whose deletion the snapshot does not show yet.
 func StandOf(snap *cluster.Snapshot, pool string, gone func(*v1.NodeClaim) bool) (s Stand) {
 	for n := range snap.Nodes() {
 		switch {
@@ -45,12 +45,13 @@ func StandOf(snap *cluster.Snapshot, pool string, gone func(*v1.NodeClaim) bool)
 	return s
 }
 
-// Missing is how many machines the pool lacks.
+// Missing returns how many machines the pool lacks. A machine that is leaving is not missing: its step opens the replacement.
 func (s *Stand) Missing(pool *v1.NodePool) int {
 	return max(0, int(*pool.Spec.Replicas)-len(s.Active)-s.Leaving)
 }
 
-// Headroom is how many more machines the pool may have at this moment. Every machine counts until it is gone.
+// Headroom returns how many more machines the pool's limit on nodes allows now; math.MaxInt without a limit. Every machine counts until it
+// is gone.
 func (s *Stand) Headroom(pool *v1.NodePool) int {
 	limit, limited := pool.Spec.Limits[v1.ResourceNodes]
 	if !limited {
@@ -59,12 +60,12 @@ func (s *Stand) Headroom(pool *v1.NodePool) int {
 	return max(0, int(limit.Value())-len(s.Active)-s.Leaving-s.Ending)
 }
 
-// Openable is how many machines may be opened before others were launched.
+// Openable returns how many machines may be opened now, so that at most atOnce are not launched.
 func (s *Stand) Openable() int { return max(0, atOnce-s.Unlaunched) }
 
-// Surplus lists the machines that the pool has too many, in the order in which they go: those that are not launched
-// yet; those that run nothing which comes back; then those whose end costs least, and last of all those that users
-// asked not to disrupt.
+// Surplus returns the machines to remove if the pool has too many, in the order of removal: machines that are not launched yet, then
+// machines with pods of DaemonSets and static pods only, then the others, and last machines that are protected by do-not-disrupt. In each
+// group the machine with the lowest cost goes first.
 func (s *Stand) Surplus(pool *v1.NodePool, now time.Time) []*cluster.Node {
 	excess := len(s.Active) - int(*pool.Spec.Replicas)
 	if excess <= 0 {
@@ -81,7 +82,7 @@ func (s *Stand) Surplus(pool *v1.NodePool, now time.Time) []*cluster.Node {
 	return order[:excess]
 }
 
-// A rank says when a machine goes.
+// A rank decides the order of removal: lower groups and costs first.
 type rank struct {
 	group int
 	cost  float64 // of moving its pods, less near the end of its life
@@ -90,11 +91,12 @@ type rank struct {
 // The groups of a rank.
 const (
 	unlaunched = iota
-	vacant
+	vacant     // only pods of DaemonSets and static pods
 	busy
-	protected
+	protected // by do-not-disrupt on the claim, the Node or a pod
 )
 
+// rankOf returns the rank of a machine.
 func rankOf(n *cluster.Node, now time.Time) rank {
 	if !launched(n.Claim) {
 		return rank{group: unlaunched}
@@ -118,9 +120,10 @@ func rankOf(n *cluster.Node, now time.Time) rank {
 	return r
 }
 
+// launched reports whether a claim has a machine.
 func launched(claim *v1.NodeClaim) bool { return claim.Status.ProviderID != "" }
 
-// left is the part of its life that a claim still has.
+// left returns the part of its life that a claim still has before it expires, 1 if it does not expire.
 func left(claim *v1.NodeClaim, now time.Time) float64 {
 	expiry, expires := lifecycle.Expiry(claim)
 	if !expires {

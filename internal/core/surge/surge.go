@@ -97,6 +97,7 @@ func selects(d *appsv1.Deployment, p *cluster.Pod) bool {
 	return err == nil && s.Matches(labels.Set(p.Labels.Map))
 }
 
+// replicas returns the wanted number of replicas; 1 is the default.
 func replicas(d *appsv1.Deployment) int32 {
 	if d.Spec.Replicas == nil {
 		return 1
@@ -192,7 +193,7 @@ type State string
 
 // The states.
 const (
-	Goes    State = "Goes"    // the restart stands and is within its deadline, or is complete
+	Goes    State = "Goes"    // the restart is within its deadline, or complete
 	Undone  State = "Undone"  // another program changed the annotation
 	Overdue State = "Overdue" // the Deployment did not progress within its own deadline
 )
@@ -218,10 +219,10 @@ func Progress(d *appsv1.Deployment, r Restart, now time.Time) State {
 	return Goes
 }
 
-// Standing counts the ready pods of each owner that stay ready: those on nodes that are not about to be removed.
+// A Standing has, by owner, the number of ready pods on nodes that are not about to be removed.
 type Standing map[types.UID]int
 
-// StandingOf counts the pods of a snapshot.
+// StandingOf returns the numbers of a snapshot.
 func StandingOf(snap *cluster.Snapshot) Standing {
 	out := Standing{}
 	for p := range snap.Pods() {
@@ -232,6 +233,7 @@ func StandingOf(snap *cluster.Snapshot) Standing {
 	return out
 }
 
+// stands reports whether a pod is ready, is not being deleted, and is on a node that is not about to be removed.
 func stands(snap *cluster.Snapshot, p *cluster.Pod) bool {
 	if !p.Ready || !p.Deleted.IsZero() {
 		return false

@@ -1,4 +1,4 @@
-// Package taint says which taints a pod tolerates.
+// Package taint reports whether a pod tolerates a taint.
 package taint
 
 import (
@@ -10,18 +10,18 @@ import (
 	"karpenter.sh/karpenter/internal/core/label"
 )
 
-// Tolerated reports whether any of the tolerations covers the taint.
+// Tolerated reports whether any of the tolerations tolerates the taint.
 func Tolerated(list []corev1.Toleration, t *corev1.Taint) bool {
 	return slices.ContainsFunc(list, func(x corev1.Toleration) bool { return tolerates(&x, t) })
 }
 
-// canonical reports whether a text is an integer as Kubernetes writes it: kube-scheduler does not compare others, such as 05.
+// canonical reports whether a text is an integer as Kubernetes writes it. kube-scheduler compares no other numbers, such as 05.
 func canonical(text string) bool {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return err == nil && strconv.FormatInt(n, 10) == text
 }
 
-// tolerates is Kubernetes' rule, with numeric comparison.
+// tolerates is Kubernetes' rule for one toleration, with the operators Gt and Lt, which compare numbers.
 func tolerates(x *corev1.Toleration, t *corev1.Taint) bool {
 	if x.Effect != "" && x.Effect != t.Effect || x.Key != "" && x.Key != t.Key {
 		return false

@@ -15,10 +15,10 @@ import (
 type Book struct {
 	Commitments []Commitment
 	Region      string
-	Machines    map[string]Line // an hour of each, by node
+	Machines    map[string]Line // by node: the line of its machine for an hour
 }
 
-// Without returns an hour of the machines that are not gone, equal ones together.
+// Without returns the lines of all machines for an hour, without the nodes in gone. Equal machines are one line.
 func (b *Book) Without(gone map[string]bool) []Line {
 	var out []Line
 	for _, name := range slices.Sorted(maps.Keys(b.Machines)) {
@@ -35,7 +35,8 @@ type Cover struct {
 	Part float64
 }
 
-// Covers returns what covers a machine. What covers some of several equal machines counts evenly for all of them.
+// Covers returns the commitments that cover a node's machine. If a commitment covers some of several equal machines, it counts for each of
+// them by the same part.
 func (b *Book) Covers(node string) (out []Cover) {
 	machine, known := b.Machines[node]
 	if !known {
@@ -83,7 +84,7 @@ func (b *Book) Check() error {
 	return nil
 }
 
-// Together makes one line of equal ones.
+// Together merges lines that differ only in key and seconds. The keys are lost.
 func Together(lines []Line) []Line {
 	var out []Line
 	at := map[Line]int{}
@@ -112,26 +113,26 @@ func (c *Commitment) In(labels map[string]string) bool {
 	return c.Zone == "" || c.Zone == labels[corev1.LabelTopologyZone]
 }
 
-// ListShare is the part of its list price that a covered machine counts in decisions, one of so many. It makes the smaller of two
-// covered machines the cheaper one.
+// ListShare: in decisions, a machine that commitments cover costs one part in ListShare of its list price. So the smaller of two covered
+// machines is the cheaper one.
 const ListShare = 1000
 
-// Reckon returns what on-demand machines cost by their bill, without fees: those are spent. A thousandth of the list price of what
-// is covered is added, rounded up.
+// Reckon returns what on-demand machines cost in decisions: their bill without fees, which are paid in any case, and one part in ListShare
+// of the list price of what is covered, rounded up.
 func (b *Book) Reckon(lines []Line) int64 {
 	bill := Of(Together(lines), b.Commitments)
 	return int64(bill.Total-bill.Fees) + (int64(bill.List)+ListShare-1)/ListShare
 }
 
-// Adds returns by how much new machines raise the reckoning of fixed ones.
+// Adds returns by how much the result of Reckon rises if lines are added to the fixed ones.
 func (b *Book) Adds(fixed, lines []Line) int64 {
 	return b.Reckon(slices.Concat(fixed, lines)) - b.Reckon(fixed)
 }
 
-// Takes returns what an hour of the line takes of what the commitment Holds, 0 where it does not cover the line.
+// Takes returns the units that one machine of the line, for an hour, takes of what the commitment Holds; 0 if it does not cover the line.
 func (c *Commitment) Takes(l *Line) int64 { return c.takes(l) }
 
-// Holds returns what the commitment can give in an hour.
+// Holds returns the units that the commitment holds for an hour, counted in hours of machines and not in seconds (see Takes).
 func (c *Commitment) Holds() int64 { return c.holds() / hour }
 
 // Takers returns the lines that some commitment may cover.

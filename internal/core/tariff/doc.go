@@ -3,9 +3,9 @@
 // # Model
 //
 // A Line is machine-seconds of one type at one on-demand price. A Commitment is paid for whether it is used or not, and
-// covers part of the lines:
+// covers part of the lines. It holds a number of units for each hour, and each second of a line takes some of them:
 //
-//	kind                 its hour holds                         a second of a line takes
+//	kind                 holds for an hour                      a second of a line takes
 //	zonal RI             machines × 3600 seconds                1, exact type and zone
 //	regional RI          machines × 3600 seconds                1, exact type
 //	flexible RI          machines × factor × 3600               the factor of the line's size, same family
@@ -32,4 +32,11 @@
 // Families with accelerators, hpc and u7 have no size flexibility. A bare-metal type without a published factor has none either.
 // Savings are compared with the price of the line, after private discounts. Remaining ties go by the id of the commitment,
 // then by the key of the line.
+//
+// # Files
+//
+//	tariff.go   lines, commitments and the bill of an hour
+//	book.go     the commitments of a cluster with its machines, as plans use them
+//	object.go   reads CommitmentDiscounts
+//	factor.go   AWS's normalisation factors of sizes
 package tariff

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Factors are the normalisation factors of AWS times four, so that nano is an integer.
+// smallFactors are AWS's normalisation factors by size, times four, so that the factor of nano is an integer.
 var smallFactors = map[string]int64{"nano": 1, "micro": 2, "small": 4, "medium": 8, "large": 16, "xlarge": 32}
 
-// metalFactors are those of bare-metal types, times four.
+// metalFactors are the factors of bare-metal types, times four, with their families.
 var metalFactors = map[int64][]string{
 	4 * 32:  {"a1"},
 	4 * 96:  {"m5zn", "z1d"},
@@ -25,10 +25,10 @@ func factor(name string) int64 {
 		return f
 	}
 	if n, large := strings.CutSuffix(size, "xlarge"); large {
-		return eights(n)
+		return xlarges(n)
 	}
 	if n, found := strings.CutPrefix(size, "metal-"); found {
-		return eights(strings.TrimSuffix(n, "xl"))
+		return xlarges(strings.TrimSuffix(n, "xl"))
 	}
 	if size != "metal" {
 		return 0
@@ -44,8 +44,8 @@ func factor(name string) int64 {
 	return 0
 }
 
-// eights returns the factor of a size that is n times xlarge, times four.
-func eights(n string) int64 {
+// xlarges returns the factor, times four, of a size that is n times xlarge; 0 if n is no positive number. The factor of xlarge is 8.
+func xlarges(n string) int64 {
 	times, err := strconv.ParseInt(n, 10, 32)
 	if err != nil || times < 1 {
 		return 0
@@ -53,7 +53,7 @@ func eights(n string) int64 {
 	return 32 * times
 }
 
-// inflexible are the letters of families whose Reserved Instances cover one size only.
+// inflexible has the letters at the beginning of families whose Reserved Instances cover one size only.
 var inflexible = []string{"dl", "f", "g", "gr", "hpc", "inf", "mac", "p", "trn", "vt"}
 
 // flexible reports whether regional Reserved Instances of a type cover other sizes of its family.

@@ -20,8 +20,8 @@ func Active(d *v1alpha1.CommitmentDiscount, now time.Time) bool {
 	return (s.Start == nil || !s.Start.After(hour)) && (s.End == nil || hour.Before(s.End.Time))
 }
 
-// FromObject returns the part of a commitment that is shared with this cluster; a missing share is all of it. The market has the
-// instance types with their on-demand prices, of which discounts are taken off.
+// FromObject returns the part of a commitment that is shared with this cluster; a missing share means all of it. The market has the
+// instance types with their on-demand prices: a rate that is a discount is taken off these.
 func FromObject(d *v1alpha1.CommitmentDiscount, market []Line) (Commitment, error) {
 	if err := d.Validate(); err != nil {
 		return Commitment{}, err
@@ -42,7 +42,7 @@ func FromObject(d *v1alpha1.CommitmentDiscount, market []Line) (Commitment, erro
 	return out, nil
 }
 
-// ratesOf returns the rates by type. A rate of a type goes before that of its family.
+// ratesOf returns the rates by instance type. A rate for the type counts before a rate for its family.
 func ratesOf(rates []v1alpha1.CommitmentRate, market []Line) map[string]cloud.NanoUSD {
 	byName := map[string]*v1alpha1.CommitmentRate{}
 	for i := range rates {
@@ -66,7 +66,7 @@ func ratesOf(rates []v1alpha1.CommitmentRate, market []Line) map[string]cloud.Na
 	return out
 }
 
-// nano returns dollars as nano-dollars. What is below one is cut off.
+// nano returns dollars as nano-dollars, rounded down.
 func nano(dollars *big.Rat) cloud.NanoUSD {
 	return cloud.NanoUSD(floor(new(big.Rat).Mul(dollars, big.NewRat(1e9, 1))))
 }

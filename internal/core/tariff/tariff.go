@@ -63,16 +63,17 @@ func (c *Commitment) Fee() cloud.NanoUSD {
 	return c.PerHour
 }
 
-// zonal, sized and pooled are the stages of Reserved Instances; those of Savings Plans follow.
+// The stages in which commitments are applied.
 const (
-	zonal = iota
-	sized
-	pooled
-	instancePlans
-	computePlans
-	stages
+	zonal         = iota // zonal Reserved Instances
+	sized                // regional Reserved Instances of one size
+	pooled               // regional Reserved Instances that cover all sizes of a family (flexible)
+	instancePlans        // EC2 Instance Savings Plans
+	computePlans         // Compute Savings Plans
+	stages               // how many there are
 )
 
+// stage returns the stage in which the commitment is applied.
 func (c *Commitment) stage() int {
 	switch {
 	case c.Kind == ComputeSavingsPlan:
@@ -87,7 +88,8 @@ func (c *Commitment) stage() int {
 	return pooled
 }
 
-// holds returns what the commitment can give in an hour, in the unit of takes.
+// holds returns the units that the commitment holds for an hour: machine-seconds, machine-seconds times factor, or nano-dollars times
+// seconds.
 func (c *Commitment) holds() int64 {
 	switch {
 	case c.Kind != ReservedInstance:
@@ -98,7 +100,7 @@ func (c *Commitment) holds() int64 {
 	return c.Machines * hour
 }
 
-// takes returns what a second of the line takes of the commitment, 0 where the commitment does not cover the line.
+// takes returns the units that a second of the line takes of what the commitment holds; 0 if the commitment does not cover the line.
 func (c *Commitment) takes(l *Line) int64 {
 	if l.Spot || c.Region != "" && c.Region != l.Region {
 		return 0
@@ -133,7 +135,7 @@ type Bill struct {
 	Covered []float64
 }
 
-// A pair is a line that a commitment covers.
+// A pair is a commitment and a line that it can cover.
 type pair struct {
 	commitment, line int
 	takes            int64
@@ -146,13 +148,13 @@ func Of(lines []Line, commitments []Commitment) Bill {
 	return b.bill()
 }
 
-// A biller holds what is left of lines and commitments while stages are applied.
+// A biller has what is left of lines and commitments while stages are applied.
 type biller struct {
 	lines       []Line
 	commitments []Commitment
-	seconds     []*big.Rat // of each line, not covered yet
-	rest        []*big.Rat // of each commitment, in the unit of takes
-	// note, if set, receives the seconds of a line that a commitment covers.
+	seconds     []*big.Rat // by line: seconds that are not covered yet
+	rest        []*big.Rat // by commitment: what is left of what it holds
+	// note, if set, is called with the seconds of a line that a commitment covers.
 	note func(p pair, seconds *big.Rat)
 }
 
@@ -176,7 +178,7 @@ func (b *biller) run() {
 	}
 }
 
-// pairs returns what the commitments of a stage cover in AWS's order: of the owner's account, and of others.
+// pairs returns the pairs of a stage in AWS's order: those in which commitment and line have the same account, and the others.
 func (b *biller) pairs(stage int) (own, others []pair) {
 	for c := range b.commitments {
 		if b.commitments[c].stage() != stage {
@@ -199,7 +201,8 @@ func (b *biller) pairs(stage int) (own, others []pair) {
 	return own, others
 }
 
-// order compares pairs of one stage: plans by the percentage saved and the rate, Reserved Instances by size.
+// order compares two pairs of one stage: pairs of plans by the percentage saved (highest first), then all by takes (the rate or the size,
+// lowest first), then by the id of the commitment and the key of the line.
 func (b *biller) order(stage int, x, y pair) int {
 	first := 0
 	if stage >= instancePlans { // the rate of x as a part of its price is below that of y
@@ -212,7 +215,7 @@ func (b *biller) order(stage int, x, y pair) int {
 		cmp.Compare(b.lines[x.line].Key, b.lines[y.line].Key))
 }
 
-// apply covers lines as far as the commitments reach.
+// apply covers the lines of the pairs, one pair after the other, as far as seconds and commitments last.
 func (b *biller) apply(pairs []pair) {
 	for _, p := range pairs {
 		seconds, rest := b.seconds[p.line], b.rest[p.commitment]
@@ -234,6 +237,7 @@ func (b *biller) apply(pairs []pair) {
 	}
 }
 
+// bill returns the bill after run.
 func (b *biller) bill() Bill {
 	out := Bill{}
 	owed, list := new(big.Rat), new(big.Rat) // nano-dollars times seconds
@@ -262,8 +266,8 @@ type Use struct {
 	Cost             int64   // their part of the fee
 }
 
-// Uses returns what commitments cover of lines in so many seconds of an hour. Of the fee of each commitment for these seconds, what
-// is no cost of a use is unused.
+// Uses returns what commitments cover of lines in length seconds of an hour. The fee of a commitment for these seconds, less the costs of
+// its uses, is its unused part.
 func Uses(lines []Line, commitments []Commitment, length int64) []Use {
 	var out []Use
 	b := newBiller(lines, commitments)
@@ -285,8 +289,8 @@ func Uses(lines []Line, commitments []Commitment, length int64) []Use {
 	return out
 }
 
-// Quantity returns what the commitment is in an hour: dollars of a Savings Plan, machines of a Reserved Instance, or normalized units,
-// of which a small machine has one, where it is flexible in size.
+// Quantity returns the size of the commitment, in a unit for people: dollars an hour of a Savings Plan, machines of a Reserved Instance, or
+// normalized units of a flexible one, where a small machine is one unit.
 func (c *Commitment) Quantity() float64 {
 	switch {
 	case c.Kind != ReservedInstance:
@@ -300,9 +304,10 @@ func (c *Commitment) Quantity() float64 {
 // Flexible reports whether a Reserved Instance covers other sizes of its family.
 func (c *Commitment) Flexible() bool { return c.stage() == pooled }
 
+// floor returns a number that is not negative, rounded down.
 func floor(r *big.Rat) int64 { return new(big.Int).Quo(r.Num(), r.Denom()).Int64() }
 
-// used returns which part of a whole is not left.
+// used returns which part of a whole was used, given what is left; 0 if the whole is 0.
 func used(whole int64, left *big.Rat) float64 {
 	if whole == 0 {
 		return 0
@@ -311,7 +316,7 @@ func used(whole int64, left *big.Rat) float64 {
 	return 1 - part
 }
 
-// rounded returns the nearest integer, of two the even one.
+// rounded returns the nearest integer; if two are equally near, the even one.
 func rounded(r *big.Rat) cloud.NanoUSD {
 	whole, rest := new(big.Int).QuoRem(r.Num(), r.Denom(), new(big.Int))
 	up := new(big.Int).Lsh(rest, 1).Cmp(r.Denom())
@@ -321,8 +326,8 @@ func rounded(r *big.Rat) cloud.NanoUSD {
 	return cloud.NanoUSD(whole.Int64())
 }
 
-// Reach returns an upper bound on the price of on-demand machines that commitments can cover in an hour, in any order.
-// The market is a line for each way to buy on demand.
+// Reach returns an upper bound on the price of on-demand machines that commitments can cover in an hour, in any order: each commitment
+// covers only what is worth most per unit. The market has a line for each way to buy on demand.
 func Reach(market []Line, commitments []Commitment) cloud.NanoUSD {
 	sum := new(big.Rat)
 	for c := range commitments {
@@ -338,6 +343,6 @@ func Reach(market []Line, commitments []Commitment) cloud.NanoUSD {
 		}
 		sum.Add(sum, most.Mul(most, big.NewRat(commitments[c].holds(), hour)))
 	}
-	up := new(big.Int).Add(sum.Num(), sum.Denom())
+	up := new(big.Int).Add(sum.Num(), sum.Denom()) // rounds up: (num + denom - 1) / denom
 	return cloud.NanoUSD(up.Quo(up.Sub(up, big.NewInt(1)), sum.Denom()).Int64())
 }

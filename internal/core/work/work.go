@@ -1,18 +1,18 @@
-// Package work counts what the engine does instead of looking at a clock. The same question costs the same work on every machine,
-// however busy it is, so that it gets the same plan.
+// Package work counts what the engine does, so that it need not look at a clock. The same question costs the same work on every machine,
+// even a busy one, and so gets the same plan.
 //
-// Work is charged where it is done, by the number of steps of the innermost loops; a benchmark and a test of package compile compare it
-// with processor time. A clock has one say only: the caller's, which may cut a plan short while pods wait for it. Where it cut is
-// a number of units again, which repeats the plan.
+// The code that does work charges it, by the number of steps of the innermost loops; a benchmark and a test of package compile compare it
+// with processor time. Only the caller may use a clock, to cut a plan short while pods wait for it. The cut is recorded as a number of
+// units, so the plan can be repeated.
 package work
 
 // Units of work. One takes a processor of the reference machine, two virtual cores of an AMD EPYC, about a nanosecond.
 type Units int64
 
-// Second is what the reference machine does in a second.
+// Second is the work that the reference machine does in a second.
 const Second Units = 1e9
 
-// Seconds is how long the reference machine takes.
+// Seconds returns how many seconds the reference machine needs for the work.
 func (u Units) Seconds() float64 { return float64(u) / float64(Second) }
 
 // A Meter counts the work of one plan. The zero value has no limit.
@@ -20,24 +20,24 @@ type Meter struct {
 	limit Units
 	stop  func() bool
 	spent Units
-	asked Units // when the clock was asked last
-	cutAt Units // 0: it was not cut
+	asked Units // the work at the last call of stop
+	cutAt Units // the work at which the plan was cut; 0: it was not
 }
 
-// askEvery is how much work is done between two looks at the clock.
+// askEvery is the work between two calls of stop.
 const askEvery = Second / 10_000
 
-// NewMeter returns a meter that cuts the plan at limit units (0: never), or as soon as stop says so (nil: never).
+// NewMeter returns a meter that cuts the plan at limit units (0: never), or as soon as stop returns true (nil: never).
 func NewMeter(limit Units, stop func() bool) *Meter { return &Meter{limit: limit, stop: stop} }
 
-// Charge notes work that was done.
+// Charge adds work that was done.
 func (m *Meter) Charge(n Units) { m.spent += n }
 
-// Spent is the work so far.
+// Spent returns the work so far.
 func (m *Meter) Spent() Units { return m.spent }
 
-// Cut reports whether the plan has to end now. Once it has it stays so. No two questions are asked at the same count: a limit that is
-// set to CutAt cuts at the very question at which the clock did.
+// Cut reports whether the plan has to end now. After it has returned true it always does. Each call adds one unit, so no two calls see the
+// same count: if a plan is repeated with CutAt as its limit, it is cut at the same call.
 func (m *Meter) Cut() bool {
 	m.spent++
 	switch {
@@ -52,13 +52,13 @@ func (m *Meter) Cut() bool {
 	return m.cutAt > 0
 }
 
-// CutAt is when the plan was cut, 0 if it was not.
+// CutAt returns the work at which the plan was cut, 0 if it was not.
 func (m *Meter) CutAt() Units { return m.cutAt }
 
-// Steps counts what the innermost loops of one algorithm do, until it is charged.
+// Steps counts the steps of the innermost loops of one algorithm, until they are charged to a meter.
 type Steps int
 
-// Take returns the steps since it was last asked.
+// Take returns the steps since the last call, and sets them to 0.
 func (s *Steps) Take() int {
 	n := int(*s)
 	*s = 0

@@ -13,9 +13,9 @@ import (
 //
 // where a_dj is what item j needs of dimension d in parts of the room. It is a primal simplex with one row per dimension, so that B⁻¹ is
 // tiny, and with bounds on the variables: outside of the basis a variable is either empty (0) or full (m_j). With prices p = v_B·B⁻¹, one
-// more unit of j gains g_j = v_j − p·a_j. A variable enters if it is empty and g_j > 0, or full and g_j < 0; then it goes down, and
-// everything changes its sign, which is what dir stands for. Along its way the basic variables change by −dir·B⁻¹·a_j; it ends where
-// the first of them gets empty or full, or where j itself meets its other bound; then the basis stays unchanged.
+// more unit of j gains g_j = v_j − p·a_j. A variable enters if it is empty and g_j > 0 (it goes up, dir = 1), or full and g_j < 0 (it goes
+// down, dir = −1). Along its way the basic variables change by −dir·B⁻¹·a_j. The way ends where the first of them gets empty or full, or
+// where j itself meets its other bound; then the basis stays unchanged.
 //
 // The prices prove the value: it is Σ_d p_d + Σ_j m_j·max(0, g_j).
 type Fractional struct {
@@ -23,8 +23,8 @@ type Fractional struct {
 	needs   []float64 // variable*dims, in parts of the room
 	values  []float64 // per variable
 	most    []float64 // per variable: upper bound
-	room    []float64 // per dimension; 1 where there is none
-	full    []bool    // per variable: at its upper bound. Never true of a basic one
+	room    []float64 // per dimension; 1 where the room is 0, which is divided by
+	full    []bool    // per variable: outside of the basis, at its upper bound
 	basis   []int     // per row: variable, or −1−d for the slack of dimension d
 	inverse []float64 // dims*dims, row by row
 	x       []float64 // per row: value of the basic variable
@@ -34,11 +34,11 @@ type Fractional struct {
 }
 
 const (
-	// gainSlack is what a move has to gain, in parts of the highest value, to be one.
+	// gainSlack is the least gain of a move, in parts of the highest value. Smaller gains are rounding errors.
 	gainSlack = 1e-11
 	// stepLeast is the smallest change of a basic variable that can end a move.
 	stepLeast = 1e-11
-	// amountLeast is from how much on contents count.
+	// amountLeast is the amount above which an item is reported as part of the contents.
 	amountLeast = 1e-15
 )
 
@@ -64,7 +64,7 @@ func (f *Fractional) Reset(room []int64) {
 	}
 }
 
-// Add offers at most so many items of one kind.
+// Add offers at most so many items of one kind, each with this need and value. Items are numbered in the order of Add.
 func (f *Fractional) Add(need []float64, value, most float64) {
 	for d, u := range need {
 		f.needs = append(f.needs, u/f.room[d])
@@ -107,11 +107,11 @@ func (f *Fractional) Solve() float64 {
 	return sum
 }
 
-// Price is what a unit of room is worth in the best contents, per dimension. It is valid until the next Reset.
+// Price returns, per dimension, what a unit of room is worth in the best contents. It is valid until the next Solve.
 func (f *Fractional) Price() []float64 { return f.price }
 
-// Cut yields the items of the best contents that are there in part, and how much of each. No others are there where nothing is limited
-// in number.
+// Cut yields the items that are in the basis, which may be cut, and how much of each the best contents have. If no item reaches its upper
+// bound, these are all contents.
 func (f *Fractional) Cut() iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {
 		for r, j := range f.basis {
@@ -122,7 +122,7 @@ func (f *Fractional) Cut() iter.Seq2[int, float64] {
 	}
 }
 
-// Contents yields all items of the best contents, and how much of each there is.
+// Contents yields all items of the best contents and how much of each: those at their upper bound, then those of the basis.
 func (f *Fractional) Contents() iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {
 		for j, full := range f.full {
@@ -138,6 +138,7 @@ func (f *Fractional) Contents() iter.Seq2[int, float64] {
 	}
 }
 
+// prices computes p = value of the basis times the inverse.
 func (f *Fractional) prices() {
 	clear(f.price)
 	for r, j := range f.basis {
@@ -150,10 +151,8 @@ func (f *Fractional) prices() {
 	}
 }
 
-// entering picks the variable whose move gains most, and whether it goes up or down. It returns a number below −dims if none gains.
-//
-// There are as many prices as dimensions, so a look at all items is a pass over one slice; a knapsack of a thousand classes takes as many
-// moves as a handful of dimensions has corners, not as there are classes.
+// entering returns the variable whose move gains most, and 1 if it goes up or −1 if it goes down. −1−d is the slack of dimension d; a
+// number below −dims means that no move gains more than eps.
 func (f *Fractional) entering(eps float64) (int, float64) {
 	best, at, dir := eps, -f.dims-1, 1.0
 	for j, v := range f.values {
@@ -177,6 +176,7 @@ func (f *Fractional) entering(eps float64) (int, float64) {
 	return at, dir
 }
 
+// basic reports whether variable j is in the basis.
 func (f *Fractional) basic(j int) bool {
 	for _, b := range f.basis {
 		if b == j {
@@ -186,10 +186,8 @@ func (f *Fractional) basic(j int) bool {
 	return false
 }
 
-// move changes variable j in the given direction until something meets a bound, and exchanges it if that is another variable.
-//
-// Three things can end the way: a basic item is used up to nothing, a basic item is there in full, or j itself is. In the last case the
-// basis stays and j changes sides, which costs nothing; with few dimensions and small counts that is most moves.
+// move changes variable j in direction dir until a variable meets a bound. If that is a basic one, j takes its place in the basis; if it is
+// j itself, j goes from empty to full or back, and the basis stays. move returns false if nothing ends the way.
 func (f *Fractional) move(j int, dir float64) bool {
 	dims := f.dims
 	for r := range dims {

@@ -14,7 +14,7 @@ type Column struct {
 	Cost float64
 }
 
-// A Row is a constraint: the sum of what columns put into it is at least its bound, or, if it limits, at most.
+// A Row is a constraint: the sum of what columns put into it is at least its bound (a covering row), or, if it limits, at most.
 type Row struct {
 	Bound  float64
 	Limits bool
@@ -52,22 +52,22 @@ type Simplex struct {
 }
 
 const (
-	// priceSlack is how negative a reduced cost has to be to count: sums of some hundred products of numbers near one are not exact.
+	// priceSlack: a reduced cost counts as negative below −priceSlack, because sums of some hundred products are not exact.
 	priceSlack = 1e-9
-	// relativeSlack is the same in parts of the column's cost, for columns that cost thousands.
+	// relativeSlack is added to it in parts of the column's cost, for columns that cost thousands.
 	relativeSlack = 1e-10
-	// pivotLeast is the smallest element that is divided by. A smaller one is noise, and would make B⁻¹ noise too.
+	// pivotLeast is the smallest element that may be divided by. A smaller one is a rounding error.
 	pivotLeast = 1e-8
-	// tieSlack is how near two ratios count as equal; of equal ones the row with the larger pivot leaves.
+	// tieSlack is the difference below which two ratios count as equal. Of equal ones the row with the larger pivot leaves.
 	tieSlack = 1e-12
-	// refactorEvery is after how many pivots B⁻¹ is computed anew, before rounding piles up.
+	// refactorEvery is the number of pivots after which B⁻¹ is computed anew, before rounding errors add up.
 	refactorEvery = 200
-	// A run ends after so many turns per row, and is careful from a third of the way on, see Optimize.
+	// A run ends after mostTurns turns per row. After carefulTurns per row it takes the first improving variable; see Optimize.
 	mostTurns, carefulTurns = 60, 20
 )
 
-// NewSimplex starts from a basis with one column per covering row that touches no other row and costs enough to leave, and the slacks of
-// limiting rows.
+// NewSimplex returns a program with a first basis: per covering row the column start[row], which must touch no other row and cost so much
+// that it leaves the basis, and per limiting row its slack. start[row] of a limiting row is not used.
 func NewSimplex(rows []Row, start []Column) *Simplex {
 	m := len(rows)
 	s := &Simplex{m: m, bound: make([]float64, m), sign: make([]float64, m), basis: make([]int, m), inverse: make([]float64, m*m),
@@ -90,7 +90,7 @@ func NewSimplex(rows []Row, start []Column) *Simplex {
 	return s
 }
 
-// Add adds a column, which is not in the basis, and returns its number.
+// Add adds a column outside of the basis, and returns its number.
 func (s *Simplex) Add(c Column) int {
 	s.cols = append(s.cols, c)
 	s.where = append(s.where, 0)
@@ -98,13 +98,14 @@ func (s *Simplex) Add(c Column) int {
 	return len(s.cols) - 1
 }
 
-// Columns are all columns by number.
+// Columns returns all columns by number.
 func (s *Simplex) Columns() []Column { return s.cols }
 
-// Price is the price of a row.
+// Price returns the price of a row: what one more unit of its bound costs. It is not negative for covering rows at the optimum, and not
+// positive for limiting ones.
 func (s *Simplex) Price(row int) float64 { return s.y[row] }
 
-// Basic yields the columns of the basis, row by row, and how much of each there is.
+// Basic yields the columns of the basis (no slacks), row by row, and the value of each. All other columns have the value 0.
 func (s *Simplex) Basic() iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {
 		for r, j := range s.basis {
@@ -115,6 +116,7 @@ func (s *Simplex) Basic() iter.Seq2[int, float64] {
 	}
 }
 
+// cost returns the cost of variable j; a slack costs nothing.
 func (s *Simplex) cost(j int) float64 {
 	if j < 0 {
 		return 0
@@ -137,7 +139,7 @@ func (s *Simplex) prices() {
 	}
 }
 
-// reduced is the reduced cost of column j.
+// reduced returns the reduced cost of column j.
 func (s *Simplex) reduced(j int) float64 {
 	c := &s.cols[j]
 	z := c.Cost
@@ -147,7 +149,7 @@ func (s *Simplex) reduced(j int) float64 {
 	return z
 }
 
-// Value is the objective of the current basis.
+// Value returns the objective of the current basis.
 func (s *Simplex) Value() float64 {
 	var z float64
 	for r, j := range s.basis {
@@ -156,13 +158,13 @@ func (s *Simplex) Value() float64 {
 	return z
 }
 
-// Optimize pivots until no known column and no slack improves the objective. more, asked now and then, may end it early.
+// Optimize pivots until no known column and no slack improves the objective. It asks more at every 16th turn, and ends early if that says
+// no.
 //
-// Most negative first is quick, but can go in circles among bases of equal value. Late in a run the first improving
-// variable is taken instead, which is slow and goes in circles hardly ever: never, if the first of equal rows left
-// too (Bland's rule), but numbers stay sound only if the one with the largest pivot does. So what ends a run for
-// sure is the number of its turns. Few runs get that far, because callers keep ties away by what they add to
-// bounds.
+// The variable with the most negative reduced cost enters. That is quick, but may cycle among bases of equal value. Late in a run the first
+// improving variable enters instead, which is slow and hardly ever cycles. (Bland's rule, which never does, would also choose the row by
+// its index, which may pivot on tiny numbers.) The number of turns ends a run in any case. Few runs get that far, because callers avoid
+// ties by small additions to bounds.
 func (s *Simplex) Optimize(more func() bool) {
 	for turn := 0; ; turn++ {
 		if turn%16 == 15 && !more() || turn > mostTurns*(s.m+10) {
@@ -176,7 +178,8 @@ func (s *Simplex) Optimize(more func() bool) {
 	}
 }
 
-// entering picks the variable with the most negative reduced cost, or the first with a negative one.
+// entering returns the variable with the most negative reduced cost, or with first the first variable with a negative one. −1−i is the
+// slack of row i. It returns false if there is none.
 func (s *Simplex) entering(first bool) (int, bool) {
 	best, at, found := 0.0, 0, false
 	for i := range s.m {
@@ -203,6 +206,7 @@ func (s *Simplex) entering(first bool) (int, bool) {
 	return at, found
 }
 
+// slackIn reports whether the slack of row i is in the basis.
 func (s *Simplex) slackIn(i int) bool {
 	for _, j := range s.basis {
 		if j == -1-i {
@@ -212,7 +216,7 @@ func (s *Simplex) slackIn(i int) bool {
 	return false
 }
 
-// pivot brings variable j into the basis. It returns false when the step has no end or would move nothing reliably.
+// pivot brings variable j into the basis. It returns false if no row ends the step with a pivot of at least pivotLeast.
 func (s *Simplex) pivot(j int) bool {
 	u := s.u
 	s.direction(j, u)
@@ -269,6 +273,7 @@ func (s *Simplex) direction(j int, u []float64) {
 	}
 }
 
+// exchange updates inverse and x for a pivot in which row leave gets the entering variable with the value step. u is its direction.
 func (s *Simplex) exchange(leave int, step float64, u []float64) {
 	m := s.m
 	pivotRow := s.inverse[leave*m : (leave+1)*m]
@@ -292,7 +297,8 @@ func (s *Simplex) exchange(leave int, step float64, u []float64) {
 	s.x[leave] = step
 }
 
-// refactor computes the inverse anew, which removes what rounding has piled up.
+// refactor computes inverse and x anew from the columns of the basis, which removes rounding errors. It changes nothing if the basis is
+// singular.
 func (s *Simplex) refactor() {
 	m := s.m
 	s.Steps += work.Steps(2 * m * m * m)
@@ -320,7 +326,8 @@ func (s *Simplex) refactor() {
 	}
 }
 
-// invert eliminates below and above the diagonal at once (Gauss and Jordan), and divides by the largest element that is left of a column.
+// invert returns the inverse of the m*m matrix a, which it overwrites (Gauss–Jordan elimination with partial pivoting). It returns false if
+// a is singular.
 func invert(a []float64, m int) ([]float64, bool) {
 	inv := make([]float64, m*m)
 	for i := range m {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Check says in plain code why a fleet, with the items left out, is no answer to the problem, or returns nil.
+// Check returns an error that says why a fleet, with left items of each class left out, is no answer to the problem, or nil.
 func Check(p *Problem, fleet []Pattern, left []int) error {
 	placed := make([]int, len(p.Classes))
 	nodes := make([]int, len(p.Cells))
@@ -40,6 +40,7 @@ func Check(p *Problem, fleet []Pattern, left []int) error {
 	return nil
 }
 
+// checkPattern checks one node of a pattern: its classes may use the cell, fit, keep their limits per node, and have no conflict.
 func checkPattern(p *Problem, pat Pattern) error {
 	if pat.Cell < 0 || pat.Cell >= len(p.Cells) || pat.Nodes < 1 {
 		return errors.New("no such cell or no nodes")
@@ -76,7 +77,7 @@ func checkPattern(p *Problem, pat Pattern) error {
 	return nil
 }
 
-// most is where sums stop: more than any room.
+// most is the highest sum: more than any room.
 const most = int64(1) << 62
 
 // addTimes returns sum + x*n, at most most.

@@ -2,11 +2,12 @@ package verify
 
 import "math"
 
-// A hint is the textbook simplex tableau for the contents of a room when items can be cut: maximise what they are worth, a row for each
-// dimension, in parts of the room, at most so many items of each class. Its row prices are what a unit of room is worth.
+// A hint is the textbook simplex tableau for the most valuable contents of a room when items can be cut: a row for each dimension, in parts
+// of the room, and at most so many items of each class. Its row prices are what a unit of room is worth.
 //
-// It does what lp.Fractional does, in another way: a whole tableau instead of a small inverse, and variables that are counted from their
-// upper bound once they reach it. Slower, and without a line in common: a mistake in one of them would have to be made twice.
+// It solves the same problem as lp.Fractional in another way: with a whole tableau instead of a small inverse, and with variables that are
+// counted from their upper bound once they reach it. It is slower, but shares no code, so a mistake in one does not hide a mistake in the
+// other.
 type hint struct {
 	dims  int
 	rows  [][]float64 // per dimension: a coefficient for every item, then for every slack
@@ -16,10 +17,11 @@ type hint struct {
 	most  []float64   // per column: at most so much of it
 }
 
-// nothing is what counts as none in sums of floating-point numbers near one.
+// nothing is the number up to which a sum of floating-point numbers near one counts as 0.
 const nothing = 1e-11
 
-// pricesOf returns, per dimension, what a unit of room is worth if these classes, at most limit[i] of the i-th, are to fill it.
+// pricesOf returns, per dimension, what a unit of room is worth for its most valuable contents of these classes, at most limit[i] items of
+// classes[i].
 func (v *prover) pricesOf(room []int64, classes, limit []int) []float64 {
 	h := &hint{dims: v.dims, rows: make([][]float64, v.dims), left: make([]float64, v.dims), basis: make([]int, v.dims)}
 	n := len(classes)
@@ -51,7 +53,8 @@ func (v *prover) pricesOf(room []int64, classes, limit []int) []float64 {
 	return prices
 }
 
-// improve brings in the variable that gains most. It returns false when none gains.
+// improve does one step of the simplex: the variable that gains most grows until something stops it. It returns false if no variable gains
+// more than least.
 func (h *hint) improve(least float64) bool {
 	enter := -1
 	for j, g := range h.gain {
@@ -85,7 +88,7 @@ func (h *hint) improve(least float64) bool {
 	return true
 }
 
-// turnRound counts a variable outside of the basis from its other bound.
+// turnRound counts variable j, which is outside of the basis, from its other bound: 0 becomes its upper bound.
 func (h *hint) turnRound(j int) {
 	for r := range h.rows {
 		h.left[r] -= float64(h.rows[r][j] * h.most[j])
@@ -94,7 +97,7 @@ func (h *hint) turnRound(j int) {
 	h.gain[j] = -h.gain[j]
 }
 
-// turnBasic does so with the basic variable of a row.
+// turnBasic does the same with the basic variable of row r.
 func (h *hint) turnBasic(r int) {
 	h.left[r] = h.most[h.basis[r]] - h.left[r]
 	for j := range h.rows[r] {
@@ -104,6 +107,7 @@ func (h *hint) turnBasic(r int) {
 	}
 }
 
+// pivot makes the variable enter the basic one of a row.
 func (h *hint) pivot(row, enter int) {
 	p := h.rows[row][enter]
 	for j := range h.rows[row] {

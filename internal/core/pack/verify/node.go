@@ -11,15 +11,15 @@ import (
 //
 //	worth of the contents ≤ Σ price·room + Σ over classes (most items on a node) · max(0, worth − price·need)
 //
-// because contents that fit cost at most the room. Prices are hints, multiplied by a power of two and rounded to integers. Where
-// the sum is not low enough the prover enumerates contents depth first, with the same kind of bound for what is still to come.
+// because contents that fit cost at most the room. Prices are hints (hint.go), multiplied by a power of two and rounded up to integers. If
+// the sum is not low enough, the prover enumerates contents depth first, with the same kind of bound for the classes still to come.
 //
-// It is for a checker what the knapsack is for the search, and is written without a look at it. A search wants good contents; a prover
-// wants a number that no contents exceed, and is done as soon as that is low enough. So prices of room may be as wrong as they like: any
-// prices that are not negative give a true bound, and good ones a low one. Floating point makes the hint, integers make the proof.
+// It does for Verify what the knapsack of package pack does for the search, without shared code. It needs no good contents, only a number
+// that no contents exceed, and stops as soon as that is low enough. Any prices that are not negative give a true bound, good ones a low
+// one.
 //
-// The power of two is chosen as large as sums allow, so that what rounding prices up costs the proof is less than one nano-dollar in all
-// but the largest questions.
+// The power of two is as large as sums allow, so that rounding prices up costs less than a nano-dollar in all but the largest questions.
+// "Scaled" below means multiplied by it.
 type prover struct {
 	dims  int
 	needs []int64 // class*dims
@@ -27,7 +27,7 @@ type prover struct {
 	limit []int   // per class
 	foes  [][]int // per class; nil without conflicts
 
-	steps [][]step // per class, nil without any: what numbers of its items are worth besides
+	steps [][]step // per class: worths that depend on the number of its items; nil without any
 
 	order  []int
 	price  []int64   // per dimension, scaled by 1<<shift
@@ -35,19 +35,19 @@ type prover struct {
 	plus   []int64   // per position: what steps may add from there on, scaled
 	rate   [][]int64 // per position and dimension: best scaled worth per unit of room among it and later ones
 	shift  uint
-	banned []int
-	best   int64 // scaled
-	upper  int64 // scaled: of what was not looked at
-	nodes  int   // that may still be looked at
+	banned []int // per class: how many classes on the node it may not meet
+	best   int64 // scaled: what the best contents are worth, at least the goal
+	upper  int64 // scaled: bound of the branches that were not looked at
+	nodes  int   // search nodes that may still be looked at
 }
 
-// A step is what a node is worth more, or less, as soon as it holds so many items of a class.
+// A step is added to the worth of a node if it holds at least so many items of a class. Its worth may be negative.
 type step struct {
 	least int
 	worth int64
 }
 
-// value is what n items of class k are worth.
+// value returns what n items of class k are worth, steps included.
 func (v *prover) value(k, n int) int64 {
 	sum := v.worth[k] * int64(n)
 	if v.steps != nil {
@@ -60,7 +60,7 @@ func (v *prover) value(k, n int) int64 {
 	return sum
 }
 
-// extra is what steps may add to what items of class k are worth.
+// extra returns how much steps of class k may add at the most.
 func (v *prover) extra(k int) (sum int64) {
 	if v.steps != nil {
 		for _, s := range v.steps[k] {
@@ -70,7 +70,7 @@ func (v *prover) extra(k int) (sum int64) {
 	return sum
 }
 
-// reach is as much as steps may add or take off at the most.
+// reach returns how much steps of class k may add or take off at the most.
 func (v *prover) reach(k int) (sum int64) {
 	if v.steps != nil {
 		for _, s := range v.steps[k] {
@@ -90,11 +90,11 @@ func (v *prover) need(k int) []int64 { return v.needs[k*v.dims : (k+1)*v.dims] }
 // maxScaled keeps sums of scaled worths within 63 bits.
 const maxScaled = 1 << 61
 
-// upperBound returns a number that no contents of room made of the given classes are worth more than. It tries to get down to
-// enough, spending at most so many search nodes. forced, if not negative, must be there at least once.
+// upperBound returns a number that no contents of room made of the given classes are worth more than. It searches at most nodes search
+// nodes, and stops when the number is at most enough. forced, if not negative, is a class of which one item must be there.
 //
-// The goal is put where the search for contents begins: nothing that is worth less than the cell costs has to be told from anything else,
-// and nearly every branch is cut at once. In most cells the root is enough.
+// The search begins with enough as the best worth, so that it cuts every branch that cannot be worth more. In most cells it needs no
+// search: the bound of the empty node (root) is low enough.
 func (v *prover) upperBound(room []int64, classes []int, enough int64, forced, nodes int) int64 {
 	var base int64
 	limit := v.limit
@@ -127,8 +127,8 @@ func (v *prover) upperBound(room []int64, classes []int, enough int64, forced, n
 	return base + v.unscale(max(v.best, v.upper))
 }
 
-// stepsAfterOne are the steps for further items when one of class k is there. A step that begins with the first item of k is taken then:
-// base counts it.
+// stepsAfterOne returns the steps for further items when one item of class k is on the node. A step at the first item of k is left out,
+// because upperBound counts it already (base).
 func (v *prover) stepsAfterOne(k int) [][]step {
 	if v.steps == nil {
 		return nil
@@ -143,9 +143,10 @@ func (v *prover) stepsAfterOne(k int) [][]step {
 	return out
 }
 
+// unscale returns a scaled number in nano-dollars, rounded up.
 func (v *prover) unscale(x int64) int64 { return x>>v.shift + min(1, x&(1<<v.shift-1)) }
 
-// prepare picks the classes that fit, asks for prices of room, and orders the classes by what they are worth per priced room.
+// prepare sets v.order to the classes that fit and are worth something, and finds the scale and the scaled prices of room.
 func (v *prover) prepare(room []int64, classes []int) {
 	v.order = v.order[:0]
 	var limit []int
@@ -174,6 +175,7 @@ func (v *prover) prepare(room []int64, classes []int) {
 	}
 }
 
+// floatCost returns the price of the room of an item of class k, at prices that are not scaled.
 func (v *prover) floatCost(prices []float64, k int) float64 {
 	var sum float64
 	for d, u := range v.need(k) {
@@ -182,7 +184,7 @@ func (v *prover) floatCost(prices []float64, k int) float64 {
 	return sum
 }
 
-// root bounds what the empty node can hold, scaled.
+// root returns the bound of the empty node, scaled: the sum in the comment of prover.
 func (v *prover) root(room []int64) int64 {
 	var sum int64
 	for d, r := range room {
@@ -194,7 +196,7 @@ func (v *prover) root(room []int64) int64 {
 	return sum
 }
 
-// aboveRoom is how much more than their room up to n items of class k may be worth, scaled.
+// aboveRoom returns how much more than the price of their room up to n items of class k may be worth, scaled.
 func (v *prover) aboveRoom(k, n int) int64 {
 	cost := v.costOf(k)
 	if v.steps == nil || len(v.steps[k]) == 0 {
@@ -207,6 +209,7 @@ func (v *prover) aboveRoom(k, n int) int64 {
 	return best
 }
 
+// rank orders the classes by their worth per priced room, and computes what bound needs (above, plus, rate).
 func (v *prover) rank(room []int64) {
 	cost := make(map[int]int64, len(v.order))
 	for _, k := range v.order {
@@ -247,7 +250,7 @@ func plusTimes(sum, x, y int64) int64 {
 	return sum + int64(lo)
 }
 
-// costOf is the price of the room an item of class k takes, scaled. It is finite: the item fits into the room.
+// costOf returns the price of the room of an item of class k, scaled.
 func (v *prover) costOf(k int) int64 {
 	var sum int64
 	for d, u := range v.need(k) {
@@ -256,7 +259,8 @@ func (v *prover) costOf(k int) int64 {
 	return sum
 }
 
-// bound is more than the classes from position i on can be worth in room, scaled.
+// bound returns a number, scaled, that items of the classes from position i on cannot exceed in room. It is the lower one of two: by prices
+// of room, and by the best rate in one dimension.
 func (v *prover) bound(i int, room []int64) int64 {
 	sum := v.above[i]
 	low := int64(math.MaxInt64)
@@ -271,6 +275,7 @@ func (v *prover) bound(i int, room []int64) int64 {
 	return min(sum, addTimes(low, v.plus[i], 1))
 }
 
+// mark bans the classes that may not meet class k (n is 1), or takes this ban back (n is −1).
 func (v *prover) mark(k, n int) {
 	if v.foes == nil {
 		return
@@ -280,10 +285,9 @@ func (v *prover) mark(k, n int) {
 	}
 }
 
-// descend tries all numbers of items of the class at position i. worth is what the earlier positions hold, scaled.
-//
-// Every number of items of a class is tried, from as many as fit down to none, unless what is still to come cannot lift the sum above the
-// best: so nothing is missed but what was bounded.
+// descend tries all numbers of items of the class at position i, from as many as fit down to none, and all contents of later positions with
+// each. It skips only branches whose bound is not above the best. worth is what earlier positions hold, scaled; rooms begins with the room
+// that is left.
 func (v *prover) descend(i int, worth int64, rooms []int64) {
 	room := rooms[:v.dims]
 	v.best = max(v.best, worth)
@@ -309,7 +313,7 @@ func (v *prover) descend(i int, worth int64, rooms []int64) {
 		for d, u := range need {
 			next[d] = room[d] - u*int64(n)
 		}
-		switch { // its foes stay away as long as there is one of it
+		switch { // its foes are banned while at least one of it is there
 		case n == most && n > 0:
 			v.mark(k, 1)
 		case n == 0 && most > 0:
@@ -328,7 +332,7 @@ func fits(need, room []int64) bool {
 	return true
 }
 
-// holds says how many items of one need fit into room, at most so many.
+// holds returns how many items with this need fit into room, at most most.
 func holds(need, room []int64, most int) int {
 	for d, n := range need {
 		if n > 0 {

@@ -22,7 +22,7 @@ type Class struct {
 type Cell struct {
 	Room  []int64 // per dimension
 	Price int64   // of one node; 0 for room that is there already
-	Own   int64   // the part of the price that is on no bill
+	Own   int64   // the part of the price that is on no bill, such as the cost of agents on each node
 	Stock int     // at most so many nodes; 0 means any number
 	Over  int     // how many steps too large it is: used only for classes that fit no better one, or for a gain
 }
@@ -31,8 +31,8 @@ type Cell struct {
 type Limit struct {
 	Use []int64 // by cell, not negative
 	Max int64
-	// Parts reports that a node may use it in part. A cell whose one node exceeds it is not ruled out then, for a bound; fleets use
-	// it for whole nodes only.
+	// Parts is set if bounds must allow parts of nodes under this limit: then a cell of which a single node exceeds Max is not ruled out.
+	// In a fleet, whole nodes count in any case.
 	Parts bool
 }
 
@@ -54,14 +54,15 @@ func Price(p *Problem, fleet []Pattern) int64 {
 	return sum
 }
 
-// A Certificate proves a bound: every item gets a worth, and no node may hold items worth more than it costs.
+// A Certificate proves a bound: every item gets a worth, and no node may hold items worth more than it costs. Then all fleets cost at least
+// the worth of all items.
 //
-// A cell that uses limits costs its price and its use at LimitWorth; what the limits allow in all is taken off the bound. A cell
-// in short stock may hold more than it costs; that surplus, as often as the cell is in stock, is taken off too.
+// A cell that uses limits costs its price and its use at LimitWorth; the worth of the whole limits is taken off the bound. A cell in short
+// stock may hold more than it costs; this surplus, times the stock, is taken off too.
 type Certificate struct {
 	Bound      int64
 	Worth      []int64 // per class, of one item
 	LimitWorth []int64 // per limit, of two to the power of LimitShift units: one is often worth less than a nano-dollar
-	Over       int     // cells up to so many steps too large were open to every class
-	Trees      []Tree  // what small parts of the problem rest on instead
+	Over       int     // cells up to so many steps too large are open to every class in the fleets that are bounded
+	Trees      []Tree  // prove the bounds of small parts of the problem, whose classes then need no Worth
 }

@@ -6,24 +6,22 @@ import (
 	"slices"
 )
 
-// A Tree proves a bound on the nodes of some classes by cases. No class in it shares a cell with one outside. It
-// knows nothing of stock, limits and conflicts: what holds for all fleets holds for those that respect them.
+// A Tree proves a bound for some classes by cases. No class in it shares a cell with a class outside. It ignores stock, limits and
+// conflicts: a bound for all fleets also holds for those that respect them.
 //
-// Every inner branch names a rule about fleets: either at most Most nodes are of its kind, or more. Every fleet is
-// on one side, so the lowest bound of all leaves bounds every fleet. The worths of a leaf prove its bound as those
-// of a certificate do, with a toll for each rule on the way to it. A node of the kind is rewarded with the toll
-// where more of it are asked for, and taxed where fewer are. If then no node holds items worth more than it costs,
-// a fleet that keeps the rules costs at least what all items are worth, plus each toll times the nodes that are
-// asked for, less each toll times those that are allowed.
+// Every inner branch has a rule about fleets: either at most Most nodes are of its kind, or more. Every fleet is on one side, so the lowest
+// bound of all leaves bounds every fleet. A leaf has worths, as a certificate, and a toll for each rule on the way to it. The toll is added
+// to what a node of the kind costs on the side "at most", and taken off on the side "more". If then no node holds items worth more than it
+// costs, a fleet that keeps the rules costs at least the worth of all items, plus toll·(Most+1) for each rule "more", less toll·Most for
+// each rule "at most".
 //
-// A fleet is asked about as if it used no cell that another one covers, which is as large, costs no more and is
-// open to as many: a fleet that uses such a cell can use the other one.
+// Cells that another one covers are left out: a fleet with such a cell can use the other one, which costs no more.
 type Tree struct {
-	Classes  [][]int // of the problem; those with equal needs that may use the same cells are one
+	Classes  [][]int // per class of the tree: classes of the problem with equal needs that may use the same cells
 	Branches []Branch
 }
 
-// A Branch is an inner node of a tree with its rule, or a leaf with its worths. The first is the root.
+// A Branch is an inner node of a tree with its rule, or a leaf with its worths and tolls. The first one in a tree is the root.
 type Branch struct {
 	Less, More int // branches with higher numbers; 0 in a leaf
 	Rule       Rule
@@ -31,8 +29,8 @@ type Branch struct {
 	Toll       []int64 // per rule from the root on
 }
 
-// A Rule divides fleets by the number of their nodes of a kind: those that cost at least Price and hold at least
-// Least items of a class. With a Least of 0 it is those of cells that the class may use.
+// A Rule divides fleets by the number of their nodes of a kind: nodes that cost at least Price and hold at least Least items of a class. If
+// Least is 0, the kind is all nodes of cells that cost at least Price and that the class may use.
 type Rule struct {
 	Price int64
 	Class int // of the tree; −1 for nodes with any contents
@@ -40,19 +38,19 @@ type Rule struct {
 	Most  int
 }
 
-// A grove checks a tree.
+// A grove is the check of one tree.
 type grove struct {
 	v      *verification
 	t      *Tree
-	cells  []int // that matter
-	prover *prover
-	count  []int
-	rules  []Rule // from the root on
-	more   []bool // whether the branch is the one with more nodes
+	cells  []int   // cells that its classes may use and that no other one covers
+	prover *prover // with the classes of the tree
+	count  []int   // per class of the tree: items
+	rules  []Rule  // of the present branch, from the root on
+	more   []bool  // per rule: the branch is on the side with more nodes
 }
 
-// trees proves the bounds of all trees and returns their sum. Their classes are worth nothing from then on, so that
-// nothing is left to prove of their cells, in which there is nothing else.
+// trees proves the bounds of all trees and returns their sum. It sets the worths of their classes to 0, so that their cells, which hold no
+// other classes, need no further proof.
 func (v *verification) trees() (sum int64, err error) {
 	taken := make([]bool, len(v.p.Classes))
 	defer func(whole []int64) { v.demand = whole }(v.demand)
@@ -78,8 +76,8 @@ func (v *verification) trees() (sum int64, err error) {
 	return sum, nil
 }
 
-// A tree may only speak of classes and cells that nothing else uses. If a cell were shared with a class outside, a node of it could hold
-// items of both, and its price would be counted for the tree and for the rest.
+// newGrove prepares the check of a tree. It sets v.demand to the items of the tree; trees sets it back. It returns an error if a class of
+// the tree shares a cell with a class outside: a node could hold items of both, and its price would count twice.
 func (v *verification) newGrove(t *Tree) (*grove, error) {
 	g := &grove{v: v, t: t}
 	mine := make([]bool, len(v.p.Classes))
@@ -121,7 +119,8 @@ func (v *verification) newGrove(t *Tree) (*grove, error) {
 	return g, nil
 }
 
-// joined says how many items equal classes have together, and how many of them one node holds at most.
+// joined returns how many items the classes of a merged class have together, and how many of them one node holds at most. It marks them in
+// mine. It returns an error if they are not equal or are in the tree already.
 func (v *verification) joined(members []int, mine []bool) (count, each int, err error) {
 	for _, k := range members {
 		if k < 0 || k >= len(mine) || members[0] < 0 || members[0] >= len(mine) {
@@ -149,14 +148,15 @@ func (v *verification) joined(members []int, mine []bool) (count, each int, err 
 	return count, each, nil
 }
 
+// uses reports whether some class of the tree may use cell i.
 func (g *grove) uses(i int) bool {
 	return slices.ContainsFunc(g.t.Classes, func(members []int) bool { return g.v.open[i].Has(members[0]) })
 }
 
-// lowest is the lowest bound below a branch.
+// lowest returns the lowest bound of the leaves below branch at.
 //
-// Less and more are all that a fleet can be, so a leaf that is missing, or that names itself, would be a hole in the proof: branches may
-// point only to later ones, and every inner one has two.
+// Every inner branch must have both sides, or some fleets would have no bound. Branches may only point to later ones, so there are no
+// cycles.
 func (g *grove) lowest(at int) (int64, error) {
 	if at < 0 || at >= len(g.t.Branches) {
 		return 0, fmt.Errorf("no branch %d", at)
@@ -180,7 +180,8 @@ func (g *grove) lowest(at int) (int64, error) {
 	return min(less, more), err
 }
 
-// leaf is the bound that the worths and tolls of a leaf prove.
+// leaf returns the bound that the worths and tolls of a leaf prove under the present rules, or an error if some node may hold more than it
+// costs.
 func (g *grove) leaf(b *Branch) (int64, error) {
 	if len(b.Worth) != len(g.t.Classes) || len(b.Toll) != len(g.rules) {
 		return 0, errors.New("a leaf is for another tree")
@@ -213,10 +214,10 @@ func (g *grove) leaf(b *Branch) (int64, error) {
 	return bound, nil
 }
 
-// holdsNoMore checks that no node of a cell holds items worth more than it costs, under the tolls of a leaf.
+// holdsNoMore returns an error if a node of cell i may hold items worth more than it costs, under the tolls of a leaf.
 //
-// A toll on nodes with any contents, of all cells or of some, changes what the node costs. A toll on nodes with so
-// many items of a class is a step in what those items are worth, which the prover adds when the count is reached.
+// A toll that does not depend on contents changes what the node costs. A toll on nodes with at least n items of a class is a step in what
+// these items are worth, which the prover adds.
 func (g *grove) holdsNoMore(i int, b *Branch) error {
 	v, p := g.v, g.prover
 	p.worth, p.steps = b.Worth, make([][]step, len(b.Worth))
@@ -258,7 +259,8 @@ func (g *grove) holdsNoMore(i int, b *Branch) error {
 	return nil
 }
 
-// wholePrice is the lowest price of a fleet that is not below a bound: every price of a node is a multiple of what divides them all.
+// wholePrice rounds a bound up to the next price that a fleet can have: every price of a node is a multiple of their greatest common
+// divisor.
 func (g *grove) wholePrice(bound int64) int64 {
 	var unit int64
 	for i := range g.v.p.Cells {

@@ -12,28 +12,27 @@ import (
 )
 
 const (
-	// mostNodes is how many search nodes Verify spends on one cell before it gives up.
+	// mostNodes is the most search nodes for one cell.
 	mostNodes = 2_000_000
 	// MaxWorth bounds what an item may be worth, about a thousand dollars an hour, so that sums stay within 63 bits.
 	MaxWorth = 1 << 40
 	// MaxLimitWorth bounds a LimitWorth.
 	MaxLimitWorth = 1 << 60
-	// MaxToll bounds what a node more or less may be worth.
+	// MaxToll bounds a toll of a tree (Branch.Toll).
 	MaxToll = 1 << 50
-	// LimitShift says how many units of a limit a LimitWorth prices: two to the power of it.
+	// LimitShift: a LimitWorth is the worth of 2^LimitShift units of a limit.
 	LimitShift = 20
 )
 
-// Verify proves the bound of a certificate from nothing but the problem and the worths, with whole numbers: no
-// cell may hold items worth more than it costs. It returns an error if the bound does not follow.
+// Verify proves the bound of a certificate from the problem and the worths alone, with whole numbers. It returns an error if the bound does
+// not follow.
 //
-// It has three steps, each of which is an inequality about whole numbers. Trees bound the parts that were proven in whole nodes, and take
-// their items out. What all other items are worth is added, what limits are worth is taken off. Then every cell is asked what its contents
-// can be worth at most: no more than its cost where any number of nodes can be had, and where stock is short by how much more, times the
-// stock, is taken off as well. A cell that another one covers needs no question of its own.
+// First it adds the bounds of the trees, and sets the worths of their items to 0. Then it adds the worth of all other items and takes off
+// the worth of all limits. Last, it bounds what each cell can hold: never more than its cost; only a cell in short stock may hold more, and
+// then the surplus times the stock is taken off. It skips a cell that another one covers.
 //
-// A worth that is too low proves less, never something wrong; a worth that is too high is found out by the cell that could hold it. So
-// nothing has to be known of how worths were found, and nothing here was used to find them.
+// A worth that is too low makes the bound low, never wrong. A worth that is too high is found by the cell that could hold the item. So it
+// does not matter how the worths were found.
 func Verify(p *Problem, c Certificate) error {
 	if len(c.Worth) != len(p.Classes) || len(c.LimitWorth) != len(p.Limits) {
 		return errors.New("certificate is for another problem")
@@ -78,7 +77,7 @@ func Verify(p *Problem, c Certificate) error {
 	return nil
 }
 
-// LimitPrice is what a whole limit is worth, rounded up.
+// LimitPrice returns what a whole limit is worth, rounded up: w is its LimitWorth and most its Max.
 func LimitPrice(w, most int64) int64 {
 	if w == 0 || most <= 0 {
 		return 0
@@ -86,7 +85,7 @@ func LimitPrice(w, most int64) int64 {
 	return scaled(w, most) + 1
 }
 
-// scaled is w*n/2^LimitShift, rounded down.
+// scaled returns w*n/2^LimitShift, rounded down, and at most 2^62.
 func scaled(w, n int64) int64 {
 	hi, lo := mathbits.Mul64(uint64(w), uint64(n))
 	if hi>>LimitShift != 0 {
@@ -95,17 +94,18 @@ func scaled(w, n int64) int64 {
 	return int64(min(hi<<(64-LimitShift)|lo>>LimitShift, 1<<62))
 }
 
-// A verification is a problem in the units of its needs.
+// A verification is one run of Verify. Needs and rooms are counted in the greatest common divisor of the needs.
 type verification struct {
 	p      *Problem
 	c      Certificate
-	unit   []int64    // per dimension
-	demand []int64    // of all items; no node uses more of its room
+	unit   []int64    // per dimension: that divisor
+	demand []int64    // per dimension: what all items need; no node uses more of its room
 	open   []bits.Set // per cell: classes that may use it and fit
-	least  []int      // per class: how many steps too large the best cell is that it fits
+	least  []int      // per class: how many steps too large (Cell.Over) the best cell is that it fits
 	prover *prover
 }
 
+// newVerification prepares the check of a certificate: units, demand, open cells, and a prover for all classes.
 func newVerification(p *Problem, c Certificate) *verification {
 	v := &verification{p: p, c: c}
 	if len(p.Classes) == 0 {
@@ -135,7 +135,8 @@ func newVerification(p *Problem, c Certificate) *verification {
 	return v
 }
 
-// findOpen finds out which cells classes can use.
+// findOpen sets open and least: which classes each cell may hold, and for each class how many steps too large the best cell is that it may
+// use. A cell of which one node exceeds a limit is open to no class, unless nodes may use that limit in part.
 func (v *verification) findOpen() {
 	v.open, v.least = make([]bits.Set, len(v.p.Cells)), make([]int, len(v.p.Classes))
 	for k := range v.least {
@@ -163,6 +164,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
+// foesOf returns, per class, the classes that it may not meet; nil without conflicts.
 func foesOf(p *Problem) [][]int {
 	if len(p.Conflicts) == 0 {
 		return nil
@@ -176,7 +178,7 @@ func foesOf(p *Problem) [][]int {
 	return foes
 }
 
-// items is what all items are worth.
+// items returns what all items are worth.
 func (v *verification) items() (int64, error) {
 	var sum int64
 	for k, class := range v.p.Classes {
@@ -191,7 +193,7 @@ func (v *verification) items() (int64, error) {
 	return sum, nil
 }
 
-// cost is what a node of a cell costs, its use of limits included.
+// cost returns what a node of cell i costs: its price, and its use of limits at their worth.
 func (v *verification) cost(i int) int64 {
 	cost := v.p.Cells[i].Price
 	for l, lim := range v.p.Limits {
@@ -220,20 +222,19 @@ func (v *verification) byCost() []int {
 	return order
 }
 
-// covers says that what holds for cell i holds for cell j, which costs no less: it has no more room and is open to no more classes.
-//
-// Cells are asked in the order of their costs, so a cell that covers another is done by then: what it can hold for its cost, the other one
-// can hold no more of for no less.
+// covers reports whether cell i can hold all that cell j can hold. Callers know that j costs no less (byCost). So if i cannot hold more
+// than its cost, neither can j.
 func (v *verification) covers(i, j int) bool {
 	a, b := &v.p.Cells[i], &v.p.Cells[j]
 	return a.Stock == 0 && (!v.large(i) || a.Over <= b.Over) && fits(v.roomOf(j), v.roomOf(i)) && v.open[j].Within(v.open[i])
 }
 
+// large reports whether cell i is too large for items that fit a cell of fewer steps.
 func (v *verification) large(i int) bool {
 	return v.p.Cells[i].Over > v.c.Over
 }
 
-// roomOf is the room of a cell in the units of needs, and no more of it than all items together take.
+// roomOf returns the room of a cell in the units of needs, cut to what all items together need.
 func (v *verification) roomOf(i int) []int64 {
 	room := make([]int64, len(v.unit))
 	for d, r := range v.p.Cells[i].Room {
@@ -242,10 +243,11 @@ func (v *verification) roomOf(i int) []int64 {
 	return room
 }
 
-// surplus is how much more than its cost a cell in short stock may hold. Any other cell must not hold more than it costs.
+// surplus returns how much more than its cost a cell in short stock may hold. For any other cell it returns 0, or an error if the cell may
+// hold more than its cost.
 //
-// A cell that is too large is asked once for every class that may justify it, with an item of that class put there beforehand. If none of
-// them fits, no fleet that keeps the rule has such a node, and nothing needs to be proven.
+// A large cell is searched once for every class that may justify it, with an item of that class on the node. If no class justifies it, no
+// fleet has such a node, and nothing needs to be proven.
 func (v *verification) surplus(i int) (int64, error) {
 	cell := &v.p.Cells[i]
 	room := v.roomOf(i)
@@ -258,7 +260,7 @@ func (v *verification) surplus(i int) (int64, error) {
 	cost := v.cost(i)
 	var upper int64
 	if v.large(i) {
-		for k := range v.open[i].All() { // worth nothing itself, it may still bring others along
+		for k := range v.open[i].All() { // also a class worth nothing: it opens the cell for others
 			if v.least[k] >= cell.Over {
 				upper = max(upper, v.prover.upperBound(room, classes, cost, k, mostNodes))
 			}
