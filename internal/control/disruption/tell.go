@@ -350,7 +350,7 @@ func (t *teller) repaired(n *cluster.Node, repairs *lifecycle.Repairs, reason v1
 		return
 	}
 	if fault := repairs.Of(n.Node, n.Claim, time.Now()); fault != nil {
-		t.Metrics.Repaired(n.Node, n.Claim, fault.Condition.Type, fault.Grace)
+		t.Metrics.Unhealthy(n.Node, n.Claim, fault.Condition.Type, fault.Grace)
 	}
 }
 

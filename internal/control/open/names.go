@@ -21,7 +21,7 @@ func (s *Service) Names(seed string, openings []engine.Opening) []string {
 	out := make([]string, len(openings))
 	taken := map[string]bool{}
 	for i := range openings {
-		for n := 0; ; n += names { // create tries the choices from n to n+names-1: claims of one plan share none of them
+		for n := 0; ; n += names { // steps of names, so that no first choice is a later choice of another claim (create)
 			out[i] = name(seed, &openings[i], n)
 			if !taken[out[i]] {
 				taken[out[i]] = true

@@ -112,6 +112,7 @@ type places struct {
 	targets map[string]*cluster.Node
 }
 
+// of returns the place of a pod; its target is nil if it has no seat or the machine of the seat is unknown.
 func (l *places) of(p *cluster.Pod) place {
 	seat, ok := l.snap.Planned(p.PodKey)
 	if !ok {

@@ -214,7 +214,7 @@ func (l *Loop) reportRepair(ctx context.Context, row *cluster.Node, stamped *v1.
 	gone := *row.Claim
 	gone.ObjectMeta = stamped.ObjectMeta
 	l.Metrics.Disrupted(&gone, string(lifecycle.BrokenNode), "", pods)
-	l.Metrics.Repaired(row.Node, row.Claim, ailment.Condition.Type, new(time.Duration))
+	l.Metrics.Unhealthy(row.Node, row.Claim, ailment.Condition.Type, new(time.Duration))
 	l.Events.Tell(telemetry.Refs(row.Node, row.Claim), telemetry.DisruptionTerminating,
 		fmt.Sprintf("disrupting the node: Unhealthy, %s has been %s for %s (%s)",
 			ailment.Condition.Type, ailment.Condition.Status,

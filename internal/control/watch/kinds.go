@@ -329,6 +329,7 @@ func (o *classObject) DeepCopyObject() runtime.Object {
 	return &c
 }
 
+// class returns the row of a node class.
 func (o *classObject) class(kind schema.GroupKind) *cluster.NodeClass {
 	c := &cluster.NodeClass{
 		Group: kind.Group, Kind: kind.Kind, Name: o.Name, UID: o.UID,
