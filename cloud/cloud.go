@@ -1,7 +1,7 @@
-// Package cloud is the contract between Karpenter and a cloud: what machines can be had, at what price, and how one is
-// launched, looked up and given back. Everything above this package is the same for every cloud.
+// Package cloud is the contract between Karpenter and a cloud: which machines can be bought, at what price, and how one is launched,
+// looked up and terminated. Everything above this package is the same for every cloud.
 //
-// The laws stand in the comments of Provider and are tested once, in cloudtest; every provider runs those tests.
+// The laws of the contract are in the comments of Provider. Package cloudtest has a test for each; every provider runs these tests.
 package cloud
 
 import (
@@ -54,35 +54,33 @@ type Provider interface {
 	// machine never hides the others.
 	List(ctx context.Context) ([]Machine, error)
 
-	// SetLatch marks a machine that must not be stopped although no claim answers for it, or takes the mark off. Get and List show it as
+	// SetLatch marks a machine that must not be stopped although it has no claim, or removes the mark. Get and List return it as
 	// Latched, to other processes too. It is idempotent, and returns ErrNotFound when the machine is gone.
 	SetLatch(ctx context.Context, providerID string, latched bool) error
 
-	// Inherited returns every machine in this cluster that a Karpenter without NodeClaims launched and that is not
-	// gone, also once it was adopted. It has Provisioner set, and until it is adopted no PoolName, and List does
-	// not show it.
+	// Inherited returns every machine in this cluster that a Karpenter without NodeClaims launched and that is not gone, even if it was
+	// adopted. It has Provisioner set. Until it is adopted it has no PoolName, and List does not return it.
 	Inherited(ctx context.Context) ([]Machine, error)
 
-	// Adopt makes a machine of Inherited that of a claim: from then on List shows it, with the names of the claim
-	// and of its pool. It is idempotent, and returns ErrNotFound when the machine is gone, was not inherited, or is
-	// of another pool.
+	// Adopt assigns a machine of Inherited to a claim: from then on List returns it, with the names of the claim and of its pool. It is
+	// idempotent, and returns ErrNotFound when the machine is gone, was not inherited, or belongs to another pool.
 	Adopt(ctx context.Context, claim *v1.NodeClaim, providerID string) (Machine, error)
 
-	// Drifted says why the claim's machine no longer is what its node class asks for, "" if it still is.
+	// Drifted returns why the claim's machine differs from what its node class asks for now, "" if it does not.
 	Drifted(ctx context.Context, claim *v1.NodeClaim) (DriftReason, error)
 
 	// RepairPolicies lists the node conditions that mean a broken machine, and how long each may last.
 	RepairPolicies() []RepairPolicy
 }
 
-// A CommitmentSource is a provider that knows what its account has bought ahead of use. Providers need not be one.
+// A CommitmentSource is a provider that can list the commitments (Reserved Instances, Savings Plans) of its account. It is optional.
 type CommitmentSource interface {
-	// Commitments returns what machines of this provider may use and what is paid for now or will be, each with the cloud's id and
-	// without a share. What could not be read in whole is left out, and the error says so; the rest is good nevertheless.
+	// Commitments returns the present and future commitments that machines of this provider may use, each with the cloud's id and
+	// without a share. With an error, commitments that could not be read are missing, and those that are returned are valid.
 	Commitments(ctx context.Context) ([]v1alpha1.CommitmentDiscountSpec, error)
 }
 
-// Kinds is the part of a provider that says which node classes are its own.
+// Kinds is the part of a provider that lists its kinds of node class.
 type Kinds interface {
 	NodeClassKinds() []schema.GroupVersionKind
 }
@@ -93,19 +91,19 @@ func Serves(p Kinds, ref *v1.NodeClassReference) bool {
 		func(kind schema.GroupVersionKind) bool { return kind.GroupKind() == ref.GroupKind() })
 }
 
-// ServesGroup reports whether a reference names the group of a node class of the provider, perhaps with a kind that
-// does not exist: nothing else would say so.
+// ServesGroup reports whether a reference names the group of a node class of the provider, even if the kind does not exist. So a wrong
+// kind can be reported to the user.
 func ServesGroup(p Kinds, ref *v1.NodeClassReference) bool {
 	return ref != nil && slices.ContainsFunc(p.NodeClassKinds(),
 		func(kind schema.GroupVersionKind) bool { return kind.Group == ref.Group })
 }
 
-// A Catalog is every instance type that a pool could be given, before the pool's own requirements are applied.
+// A Catalog is every instance type that a pool could get, before the pool's own requirements are applied.
 type Catalog struct {
 	Types []*InstanceType // sorted by name
 }
 
-// Type returns an instance type, nil if there is none of that name.
+// Type returns the instance type of a name, nil if there is none or the catalogue is nil.
 func (c *Catalog) Type(name string) *InstanceType {
 	if c == nil {
 		return nil
@@ -117,7 +115,7 @@ func (c *Catalog) Type(name string) *InstanceType {
 	return c.Types[i]
 }
 
-// Price returns what a machine with these labels costs, and whether that is known.
+// Price returns the price of a machine with these labels, and whether it is known.
 func (c *Catalog) Price(labels map[string]string) (price NanoUSD, known bool) {
 	if o := c.Offering(labels); o != nil {
 		return o.Price, true
@@ -125,7 +123,7 @@ func (c *Catalog) Price(labels map[string]string) (price NanoUSD, known bool) {
 	return 0, false
 }
 
-// Offering returns how a machine with these labels was bought, nil where that is not known.
+// Offering returns the offering by which a machine with these labels was bought (type, zone and capacity type), nil if there is none.
 func (c *Catalog) Offering(labels map[string]string) *Offering {
 	it := c.Type(labels[corev1.LabelInstanceTypeStable])
 	if it == nil {
@@ -139,7 +137,7 @@ func (c *Catalog) Offering(labels map[string]string) *Offering {
 	return nil
 }
 
-// OnDemand returns the on-demand price of a machine with these labels, or another price where that is not known.
+// OnDemand returns the on-demand price of a machine with these labels, or other if that is not known.
 func (c *Catalog) OnDemand(labels map[string]string, other NanoUSD) NanoUSD {
 	labels = maps.Clone(labels)
 	labels[v1.CapacityTypeLabelKey] = v1.CapacityTypeOnDemand
@@ -153,20 +151,20 @@ func (c *Catalog) OnDemand(labels map[string]string, other NanoUSD) NanoUSD {
 type InstanceType struct {
 	Name string
 	// Labels maps a label key to the values that a node of this type may have. An empty list means that nodes of
-	// this type never have the label. Zone, capacity type and what else depends on the offering is in Offerings; the union
-	// over all offerings stands here too.
+	// this type never have the label. Labels that depend on the offering, such as zone and capacity type, have the values of all
+	// offerings here.
 	Labels map[string][]string
-	// Capacity is what the node will report; Overhead is what is kept from pods. Allocatable = Capacity − Overhead,
-	// and memory also without what is set aside for huge pages.
+	// Capacity is what the node will report; Overhead is what the system reserves. Allocatable = Capacity − Overhead; of memory, huge
+	// pages are subtracted too.
 	Capacity corev1.ResourceList
 	Overhead Overhead
 	// VolumeLimits is the number of volumes that may be attached, by CSI driver. A missing driver is unlimited.
 	VolumeLimits map[string]int
 	// Devices is what drivers of dynamic resource allocation will publish on such a machine, driver by driver.
 	Devices []DeviceSlice
-	// Exotic types (bare metal, accelerators) are sent at launch only when no ordinary type would do.
+	// Exotic types (bare metal, accelerators) are sent at launch only if no ordinary type would do.
 	Exotic    bool
-	Overlaid  bool // a NodeOverlay gave it other capacity than the cloud says
+	Overlaid  bool // a NodeOverlay changed its capacity
 	Offerings []Offering
 }
 
@@ -175,11 +173,11 @@ type DeviceSlice struct {
 	Driver   string
 	Devices  []resourcev1.Device
 	Counters []resourcev1.CounterSet
-	// Later names attributes that the driver publishes too, with values that are not known before the machine is there.
+	// Later names attributes that the driver publishes too, whose values are not known before the machine exists.
 	Later []string
 }
 
-// CapacityAs returns the capacity of a machine of the type that is bought as the offering says. The caller owns the result.
+// CapacityAs returns the capacity of a machine of the type that is bought by an offering. The caller owns the result.
 func (it *InstanceType) CapacityAs(o *Offering) corev1.ResourceList {
 	out := it.Capacity.DeepCopy()
 	maps.Copy(out, o.Capacity)
@@ -199,13 +197,13 @@ func (it *InstanceType) Allocatable(o *Offering) corev1.ResourceList {
 	return out
 }
 
-// Room returns what such a machine has of one resource for pods, however it is bought.
+// Room returns what a machine of the type has of one resource for pods, without regard to offerings with a capacity of their own.
 func (it *InstanceType) Room(name corev1.ResourceName) resource.Quantity {
 	return it.left(it.Capacity, name)
 }
 
-// left is what a machine of the type and the capacity has of a resource for pods: daemons keep some, and huge pages
-// are memory that no pod gets by asking for memory.
+// left returns what a machine with a capacity has of a resource for pods: without the overhead and, of memory, without huge pages,
+// which pods do not get by requesting memory. It is at least 0.
 func (it *InstanceType) left(capacity corev1.ResourceList, name corev1.ResourceName) resource.Quantity {
 	left := capacity[name].DeepCopy()
 	for _, kept := range []corev1.ResourceList{it.Overhead.KubeReserved, it.Overhead.SystemReserved, it.Overhead.EvictionThreshold} {
@@ -226,7 +224,7 @@ func (it *InstanceType) left(capacity corev1.ResourceList, name corev1.ResourceN
 	return left
 }
 
-// Overhead is what system daemons keep of a machine's capacity.
+// Overhead is the part of a machine's capacity that the system reserves.
 type Overhead struct {
 	KubeReserved, SystemReserved, EvictionThreshold corev1.ResourceList
 }
@@ -245,29 +243,28 @@ type Offering struct {
 	// Labels are the node labels that this offering decides: zone, zone id, capacity type, reservation id …
 	Labels map[string]string
 	Price  NanoUSD
-	// Available is false while the cloud is known to be out of it.
+	// Available says that it can be bought as far as is known: the cloud is not out of stock.
 	Available bool
-	// NeedsPrice says that it could be bought if its price were known. It is not Available then.
+	// NeedsPrice says that it is not Available only because its price is not known.
 	NeedsPrice bool
 	Overlaid   bool // a NodeOverlay decided the price
-	// Hazard is how often such a machine is expected to be taken back, in billionths of an interruption an hour; 0: never, or not known.
+	// Hazard is how many interruptions an hour are expected of such a machine, in billionths; 0 means none, or not known.
 	Hazard int64 `json:",omitempty"`
-	// Rests says that machines of it were taken back, or could not be had, a short while ago.
+	// Rests says that machines of it were interrupted or out of stock a short while ago, so nothing is moved to it.
 	Rests bool `json:",omitempty"`
-	// Reservation names what a machine is taken from that is bought so, and Reserved is how many are left in it.
-	// Offerings of one reservation share them. Both are meaningful only for capacity type "reserved"; one without a
-	// name is a reservation of its own.
+	// Reservation names the capacity reservation of a machine that is bought by it, and Reserved is how many machines are left in that.
+	// Offerings with the same Reservation share these. Both are used only for capacity type "reserved"; an offering of that type
+	// without a name is a reservation of its own.
 	Reservation string
 	Reserved    int
-	// Full says that all machines of a reservation are in use. It is not Available until one of them is gone, and nothing else is wrong
-	// with it.
+	// Full says that it is not Available only because all machines of its reservation are in use.
 	Full bool `json:",omitempty"`
 	// Capacity overrides entries of the type's capacity for machines bought this way; nil for most.
 	Capacity corev1.ResourceList
 }
 
-// Risk is what interruptions of such a machine are reckoned to cost in an hour where each costs so much. Decisions add it to the price; it
-// is in no price that is printed.
+// Risk returns what interruptions of such a machine are expected to cost in an hour if each interruption costs so much. Decisions add
+// it to the price; prices that are shown do not include it. A product that is too large is capped at a quarter of the largest int64.
 func (o *Offering) Risk(each NanoUSD) NanoUSD {
 	if o.Hazard <= 0 || each <= 0 {
 		return 0
@@ -291,7 +288,7 @@ type Machine struct {
 	ProviderID   string
 	ClaimName    string // the NodeClaim it was launched for, from the machine's tags
 	PoolName     string
-	Provisioner  string // who had it before there were pools, see Inherited
+	Provisioner  string // the Provisioner that it was launched for, "" for most; see Inherited
 	InstanceType string
 	ImageID      string
 	Zone         string
@@ -302,7 +299,7 @@ type Machine struct {
 	Allocatable  corev1.ResourceList
 	Created      time.Time
 	Latched      bool // see SetLatch
-	Awaited      bool // a launch that is not answered yet may be about it; it is not known which claim it is for
+	Awaited      bool // it may belong to a launch that is not answered yet, so it is not known which claim it is for
 	Deleting     bool // shutting down; it is gone once Get returns ErrNotFound
 }
 

@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// ErrNotFound says that the machine does not exist, or no longer.
+// ErrNotFound says that the machine does not exist, or no longer exists.
 var ErrNotFound = errors.New("machine not found")
 
-// A NoCapacityError says that the cloud has none of what the claim allows now. The claim is given up and its pods are
-// planned again, without the offerings that ran dry.
+// A NoCapacityError says that the cloud has no machine now that the claim allows. The claim is given up, and its pods are planned again
+// without the offerings that are out of stock.
 type NoCapacityError struct{ Err error }
 
 func (e *NoCapacityError) Error() string { return fmt.Sprintf("no capacity: %v", e.Err) }
@@ -19,7 +19,7 @@ func (e *NoCapacityError) Unwrap() error { return e.Err }
 // then the launch is tried again until the claim's launch time has passed.
 type ClassNotReadyError struct {
 	Err      error
-	Unjudged bool // the class has not been seen, or not been looked at since it was changed
+	Unjudged bool // the class has not been seen, or has no verdict yet on its present spec
 }
 
 func (e *ClassNotReadyError) Error() string { return fmt.Sprintf("node class not ready: %v", e.Err) }

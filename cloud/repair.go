@@ -9,18 +9,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A RepairPolicy says that a node whose condition has stood at Status for longer than Toleration is broken.
+// A RepairPolicy says that a node is broken if its condition has had Status for longer than Toleration.
 type RepairPolicy struct {
 	ConditionType corev1.NodeConditionType
 	Status        corev1.ConditionStatus
-	// Reason is a regular expression that the condition's reason must match. Exactly one policy of a provider has none: it is the fallback
-	// for every type and status of the others too.
+	// Reason is a regular expression that the condition's reason must match. Exactly one policy of a provider has no Reason: it is the
+	// fallback, which also applies to the types and statuses of all other policies.
 	Reason     string
 	Toleration time.Duration
-	// Grace bounds how long the pods of the node are waited for; nil leaves it to the claim.
+	// Grace bounds how long the drain waits for pods; nil leaves that to the claim.
 	Grace    *time.Duration
-	Priority int  // 0 to MostRepairPriority; of several broken nodes the one with the highest goes first
-	Reboot   bool // a reboot may mend it
+	Priority int  // 0 to MostRepairPriority; of several broken nodes the node with the highest goes first
+	Reboot   bool // a reboot may repair it
 }
 
 // MostRepairPriority is the highest priority of a RepairPolicy.

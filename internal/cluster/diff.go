@@ -2,8 +2,8 @@ package cluster
 
 import "iter"
 
-// diff yields, in key order, the rows that differ between two views of one table: what was there, what is there, either
-// zero if there was or is nothing. Pages that both views share cost one comparison each.
+// diff yields, in key order, the rows that differ between two views of one table: the old row and the new row. One of them is zero if the
+// row was added or removed. Pages that both views share are skipped by one comparison.
 func diff[K any, V comparable](was, is *view[K, V]) iter.Seq2[V, V] {
 	return func(yield func(V, V) bool) {
 		var none V
@@ -53,6 +53,7 @@ type cursor[V any] struct {
 	at    int
 }
 
+// row returns the present row, ok false after the last one.
 func (c *cursor[V]) row() (row V, ok bool) {
 	if len(c.pages) == 0 {
 		return row, false
@@ -66,7 +67,7 @@ func (c *cursor[V]) next() {
 	}
 }
 
-// skipShared passes over a page that both cursors are at the start of.
+// skipShared moves both cursors past a page that both are at the start of, and reports whether it did.
 func (c *cursor[V]) skipShared(other *cursor[V]) bool {
 	if len(c.pages) == 0 || len(other.pages) == 0 || c.at != 0 || other.at != 0 || c.pages[0] != other.pages[0] {
 		return false

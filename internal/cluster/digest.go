@@ -2,10 +2,10 @@ package cluster
 
 import "fmt"
 
-// Digest tells pictures apart for who compares decisions: two that saw the same pools, machines with as many pods, and waiting pods have
-// the same one, also after a restart, which begins to count revisions anew.
+// Digest returns a hash of the snapshot for journals and records: snapshots with the same pools, the same machines with as many pods
+// each, and the same unbound pods have the same digest. Unlike a revision it can be compared across restarts.
 //
-// Whatever is decided has one, so machines, which are thousands, are not walked over for it: their part is kept up to date row by row.
+// It is made for every decision, so the part of the machines (machineSum) is kept up to date row by row and not summed up here.
 func (s *Snapshot) Digest() string {
 	h := begin.number(uint64(s.machineSum))
 	for p := range Pools.All(s) {
@@ -17,7 +17,7 @@ func (s *Snapshot) Digest() string {
 	return fmt.Sprintf("%016x", uint64(h))
 }
 
-// sum is the part of a row: those of all rows are added, in whatever order they came.
+// sum returns the part of a row in machineSum. The parts are added, so their order does not matter.
 func (n *Node) sum() sum {
 	h := begin.text(n.Name)
 	if n.Node != nil {
@@ -29,7 +29,7 @@ func (n *Node) sum() sum {
 	return h.number(uint64(len(n.Pods)))
 }
 
-// A sum is an FNV-1a of texts, each with its end, and numbers.
+// A sum is an FNV-1a hash of texts, each with an end mark, and numbers.
 type sum uint64
 
 const (

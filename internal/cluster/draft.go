@@ -14,16 +14,16 @@ import (
 	"karpenter.sh/karpenter/internal/kit/dedup"
 )
 
-// A Draft is the store's picture while it is being changed. Objects that are put must not be changed afterwards.
+// A Draft is the state of the store while it is being changed. Objects that are put must not be changed afterwards.
 type Draft struct {
 	tables
 	now    *epoch
 	synced bool
 	failed []FailedFeed // replaced, never changed
 
-	share    *dedup.Table
-	intern   *podclass.Interner
-	owners   map[types.UID]*ownerRef
+	share    *dedup.Table                  // equal texts and lists are kept once
+	intern   *podclass.Interner            // of classes and labels of pods
+	owners   map[types.UID]*ownerRef       // interned owners of pods
 	daemons  map[types.UID]map[PodKey]*Pod // live pods of each DaemonSet
 	seating  seating
 	machines machines
@@ -76,7 +76,7 @@ func newDraft() *Draft {
 	return d
 }
 
-// At says when the edit is made, for callers with a clock of their own. Without it the time is now.
+// At sets the time of the edit, for callers with a clock of their own. Without it the time is now.
 func (d *Draft) At(now time.Time) { d.clock = now }
 
 func compareBroken(a, b brokenKey) int {
@@ -91,24 +91,24 @@ func compareRefs(a, b v1.NodeClassReference) int {
 	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 }
 
-// publish returns a snapshot of the present picture. It costs little; the next changes pay for what they copy.
+// publish returns a snapshot of the present state. It copies only the heads of tables; later edits copy the pages that they change.
 func (d *Draft) publish() *Snapshot {
 	d.now.n++
 	return &Snapshot{tables: d.tables, synced: d.synced, failed: d.failed}
 }
 
-// Synced reports whether the first list of every kind has arrived.
+// Synced notes whether the first list of every kind has arrived.
 func (d *Draft) Synced(yes bool) { d.synced = yes }
 
-// Hold notes that no place is looked for a pod now, although it waits: kube-scheduler does not take those that it is given. The note ends
-// when it gets a seat, when it binds or vanishes, and with Unhold.
+// Hold notes that a waiting pod gets no place for now, because its scheduler does not bind it to the places that it was given. The note
+// ends when the pod gets a seat, is bound or is gone, and with Unhold.
 func (d *Draft) Hold(pod PodKey) { d.held.put(pod) }
 
 // Unhold takes back Hold.
 func (d *Draft) Unhold(pod PodKey) { d.held.delete(pod) }
 
-// PutDisruptionPlan adds or replaces a DisruptionPlan, unless a newer version of it is known or it has been
-// deleted: we write them ourselves, and the watch comes before that or after it.
+// PutDisruptionPlan adds or replaces a DisruptionPlan, unless a newer version of it is known or it was deleted. So a loop may put what it
+// wrote itself, whether the watch has shown it before or not.
 func (d *Draft) PutDisruptionPlan(p *v1alpha1.DisruptionPlan) {
 	if old, _ := d.disruptionPlans.get(p.Name); !older(p, old) && !d.gonePlans.has(p.UID) {
 		d.disruptionPlans.put(p)
@@ -137,10 +137,10 @@ func (d *Draft) PutOwnerSelector(owner types.UID, selector *metav1.LabelSelector
 // DeleteOwnerSelector forgets the pod selector of an owner.
 func (d *Draft) DeleteOwnerSelector(owner types.UID) { d.selectors.delete(owner) }
 
-// PutBroken names an object that could not be read.
+// PutBroken notes an object that could not be read.
 func (d *Draft) PutBroken(b Broken) { d.broken.put(b) }
 
-// DeleteBroken says that an object can be read again, or is gone.
+// DeleteBroken removes the note about an object that can be read again, or is gone.
 func (d *Draft) DeleteBroken(kind, namespace, name string) {
 	d.broken.delete(brokenKey{kind, namespace, name})
 }

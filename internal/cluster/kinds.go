@@ -21,8 +21,8 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
-// The kinds of which the picture keeps the objects as they came. PDBs.Put(draft, o) adds one, PDBs.In(snapshot, namespace) yields those
-// of a namespace. Kinds of dynamic resource allocation have no objects where it is not planned for.
+// The kinds of which the store keeps the API objects themselves. Example: PDBs.Put(draft, o) adds a PodDisruptionBudget, and
+// PDBs.In(snapshot, namespace) yields those of a namespace. A kind that is not watched has no objects.
 var (
 	Pools    = named(func(o *objects) *objectRows[*v1.NodePool] { return &o.pools })
 	Overlays = named(func(o *objects) *objectRows[*v1alpha1.NodeOverlay] { return &o.overlays })
@@ -156,8 +156,8 @@ type object interface {
 // A Scoped kind has objects in namespaces. VolumeAttachments count as being in the node that they attach to.
 type Scoped[V object] struct {
 	rows func(*objects) *objectRows[V]
-	read func(V) V                              // nil, or what is kept of an object
-	gone func(d *Draft, namespace, name string) // nil, or what else ends with an object
+	read func(V) V                              // returns what is kept of an object; nil: all of it
+	gone func(d *Draft, namespace, name string) // removes what else ends with an object; nil: nothing
 }
 
 func scoped[V object](rows func(*objects) *objectRows[V]) Scoped[V] { return Scoped[V]{rows: rows} }

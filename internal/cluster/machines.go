@@ -39,28 +39,31 @@ func compareBools(a, b bool) int {
 
 func (n *Node) key() rowKey { return rowKey{n.Name, n.Node == nil} }
 
+// A providerRow finds the rows of a provider ID.
 type providerRow struct {
 	id    string
 	row   rowKey   // the row of the first Node, or of the first claim
 	nodes []string // never changed
 }
 
+// A claimRow finds the row of a claim.
 type claimRow struct {
 	claim string
 	row   rowKey
 }
 
-// machines is what node rows are made of: the objects as they came, and what we know besides.
+// machines is what node rows are made of: Nodes, claims, and what else is known of them. If one of these changes, the rows concerned
+// are made anew (refreshID, putRow).
 type machines struct {
 	rows    *nodeTables // the draft's
 	nodes   map[string]*corev1.Node
 	claims  map[string]*v1.NodeClaim
 	csi     map[string]map[string]int // attach limits by node and driver
 	bound   map[string][]*Pod         // bound pods by node, sorted; the slices are never changed, only replaced
-	byID    map[string]*sameID
-	visits  map[string]int      // pods that were bound to each node, but for those of DaemonSets
-	removal map[string]struct{} // claims and nodes that we are about to remove
-	gone    recent              // claims that were deleted a moment ago
+	byID    map[string]*sameID        // by provider ID
+	visits  map[string]int            // pods that were bound to each node, without those of DaemonSets
+	removal map[string]struct{}       // names of claims and nodes that the controller is about to remove
+	gone    recent                    // claims that were deleted a moment ago
 }
 
 // sameID lists the objects that carry one provider ID, sorted: normally one Node and one claim.
@@ -79,8 +82,8 @@ func newMachines(rows *nodeTables) machines {
 	}
 }
 
-// PutNode adds or replaces a Node. A version older than the known one changes nothing, so that the result of
-// one's own write may be put without racing with the watch. It is news unless there is nothing in it but a heartbeat.
+// PutNode adds or replaces a Node. A version older than the known one changes nothing, so a loop may put the result of its own write at
+// any time. news is false if nothing but a heartbeat has changed.
 func (d *Draft) PutNode(n *corev1.Node) (news bool) {
 	m := &d.machines
 	old := m.nodes[n.Name]
@@ -97,7 +100,7 @@ func (d *Draft) PutNode(n *corev1.Node) (news bool) {
 	return !onlyBeat(old, n)
 }
 
-// onlyBeat reports whether nothing has happened to a Node but a heartbeat.
+// onlyBeat reports whether an update changed nothing of a Node but heartbeat times and managed fields.
 func onlyBeat(old, n *corev1.Node) bool {
 	if old.UID != n.UID || old.Generation != n.Generation || len(old.Status.Conditions) != len(n.Status.Conditions) {
 		return false
@@ -128,14 +131,14 @@ func (d *Draft) DeleteNode(name string) {
 	d.forget(name)
 }
 
-// KnowsClaim reports whether the picture has this version of a claim.
+// KnowsClaim reports whether the store has this version of a claim.
 func (d *Draft) KnowsClaim(o metav1.Object) bool {
 	c := d.machines.claims[o.GetName()]
 	return c != nil && c.UID == o.GetUID() && c.ResourceVersion != "" && c.ResourceVersion == o.GetResourceVersion()
 }
 
-// PutClaim adds or replaces a NodeClaim. A version older than the known one changes nothing, nor does a claim that has
-// been deleted, so that the result of one's own write may be put without racing with the watch. It is news unless it was only stored anew.
+// PutClaim adds or replaces a NodeClaim. A version older than the known one changes nothing, nor does a claim that was deleted, so a
+// loop may put the result of its own write at any time. news is false if nothing but the resource version has changed.
 func (d *Draft) PutClaim(c *v1.NodeClaim) (news bool) {
 	m := &d.machines
 	old := m.claims[c.Name]
@@ -156,8 +159,7 @@ func (d *Draft) PutClaim(c *v1.NodeClaim) (news bool) {
 	return !onlyStored(old, c)
 }
 
-// onlyStored reports whether nothing has happened to a claim but that it was stored again unchanged, as after a
-// change of the storage version.
+// onlyStored reports whether an update changed nothing of a claim but its resource version (a storage migration).
 func onlyStored(old, c *v1.NodeClaim) bool {
 	before, after := *old, *c
 	before.ResourceVersion, after.ResourceVersion = "", ""
@@ -209,6 +211,7 @@ func (r *recent) has(uid types.UID) bool {
 	return ok
 }
 
+// add remembers a UID, and forgets the oldest one if there are too many.
 func (r *recent) add(uid types.UID) {
 	if uid == "" {
 		return
@@ -222,7 +225,7 @@ func (r *recent) add(uid types.UID) {
 	r.next = (r.next + 1) % len(r.ring)
 }
 
-// forget drops what the picture knows of a claim or node that is gone, unless an object of the same name remains.
+// forget drops marks, visits and seats of a claim or node that is gone, unless a claim or node of the same name remains.
 func (d *Draft) forget(name string) {
 	if d.machines.knows(name) {
 		return
@@ -232,7 +235,8 @@ func (d *Draft) forget(name string) {
 	d.dropSeatsOn(name)
 }
 
-// PutCSINode notes which drivers attach volumes to a node, and how many each.
+// PutCSINode notes which drivers attach volumes to a node, and how many volumes each may attach: -1 without a limit, 0 if the driver
+// names allocatable volumes without a number.
 func (d *Draft) PutCSINode(c *storagev1.CSINode) {
 	limits := make(map[string]int, len(c.Spec.Drivers))
 	for i := range c.Spec.Drivers {
@@ -255,7 +259,7 @@ func (d *Draft) DeleteCSINode(name string) {
 	d.machines.refreshNode(name)
 }
 
-// MarkForRemoval notes that we are about to remove a machine, named by its claim or its node. Unknown names are ignored.
+// MarkForRemoval notes that the controller is about to remove a machine, named by its claim or its node. Unknown names are ignored.
 func (d *Draft) MarkForRemoval(name string) {
 	if d.machines.knows(name) {
 		d.machines.removal[name] = struct{}{}
@@ -263,7 +267,7 @@ func (d *Draft) MarkForRemoval(name string) {
 	}
 }
 
-// Unmark takes back MarkForRemoval. Pods that may stay after all lose their seats elsewhere.
+// Unmark undoes MarkForRemoval. The pods of the machine lose their seats elsewhere, because they stay.
 func (d *Draft) Unmark(name string) {
 	delete(d.machines.removal, name)
 	d.machines.refreshNamed(name)
@@ -287,10 +291,11 @@ func (m *machines) refreshNamed(name string) {
 	m.refreshClaim(name)
 }
 
+// nodesOf and claimsOf choose the list of a sameID that an object belongs to (side, below).
 func nodesOf(s *sameID) *[]string  { return &s.nodes }
 func claimsOf(s *sameID) *[]string { return &s.claims }
 
-// link enters an object under its provider ID and remakes the rows concerned.
+// link adds an object to the list of its provider ID, and makes the rows concerned anew. side is nodesOf or claimsOf.
 func (m *machines) link(id, name string, side func(*sameID) *[]string) {
 	if id == "" {
 		m.refreshAlone(name, side)
@@ -306,7 +311,7 @@ func (m *machines) link(id, name string, side func(*sameID) *[]string) {
 	m.refreshID(id)
 }
 
-// relink enters an object that has changed, perhaps its provider ID too, and remakes the rows concerned.
+// relink is link for an object that has changed; was is the provider ID that it had.
 func (m *machines) relink(was, id, name string, side func(*sameID) *[]string) {
 	if was != id {
 		m.unlink(was, name, side)
@@ -361,8 +366,8 @@ func (m *machines) refreshAlone(name string, side func(*sameID) *[]string) {
 	}
 }
 
-// refreshID remakes the rows of all objects with one provider ID. The first Node belongs to the first claim; should there
-// be more of either, which is a mistake that others report, each is a row of its own.
+// refreshID makes the rows of all objects with one provider ID anew. The first Node and the first claim make one row. Further Nodes and
+// claims, which are a mistake that loops report, have rows of their own.
 func (m *machines) refreshID(id string) {
 	same := m.byID[id]
 	for i := range max(len(same.nodes), len(same.claims)) {
@@ -439,8 +444,8 @@ func (m *machines) dropRow(key rowKey) {
 	}
 }
 
-// incomplete reports whether a Node without claim carries a pool's label but not what would show that it is not just about
-// to be joined by its claim.
+// incomplete reports whether a Node without a claim may be the Node of a claim that exists: it has the label of a pool, but no provider
+// ID, or no sign that it was registered before.
 func incomplete(n *corev1.Node) bool {
 	if _, managed := n.Labels[v1.NodePoolLabelKey]; !managed {
 		return false
@@ -450,7 +455,7 @@ func incomplete(n *corev1.Node) bool {
 	return n.Spec.ProviderID == "" || !initialized && !typed
 }
 
-// setBound replaces the pods of a node, and brings its row up to date: with these pods and with the count of its visits (see rows.go).
+// setBound replaces the pods of a node, and updates the pods and the visits of its row.
 func (m *machines) setBound(node string, pods []*Pod) {
 	if len(pods) == 0 {
 		delete(m.bound, node)

@@ -18,7 +18,8 @@ import (
 // kube-scheduler's preemptions.
 const HintManager = "karpenter-hint"
 
-// PutPod adds or replaces a pod. Nothing of the object is kept that its row does not need.
+// PutPod adds or replaces a pod, and updates everything that is derived from pods: rows of nodes, counts, seats. Only the row is kept,
+// not the object.
 func (d *Draft) PutPod(pod *corev1.Pod) {
 	row := d.newPod(pod)
 	old, replaced := d.pods.put(row)
@@ -52,7 +53,8 @@ func (d *Draft) DeletePod(key PodKey) {
 	d.Unhold(key)
 }
 
-// newPod returns the row of a pod, with quantities within limits.
+// newPod returns the row of a pod, with its quantities bounded (package bounded). The row holds references to interned values, which
+// release gives up.
 func (d *Draft) newPod(pod *corev1.Pod) *Pod {
 	pod = bounded.Pod(pod)
 	class := d.intern.Class(pod)
@@ -94,8 +96,8 @@ func (d *Draft) newPod(pod *corev1.Pod) *Pod {
 	return row
 }
 
-// costs reads the annotations about the cost of a pod's removal. disruption is Karpenter's where it holds a number, or else that of
-// Kubernetes, unless Karpenter wrote it: that value depends on the node, not on the pod.
+// costs reads the annotations about the cost of a pod's removal. disruption is the value of Karpenter's annotation if that is a number,
+// otherwise the pod deletion cost of Kubernetes. A pod deletion cost that Karpenter wrote does not count, because it depends on the node.
 func costs(annotations map[string]string) (disruption float64, deletion DeletionCost) {
 	text, set := annotations[corev1.PodDeletionCost]
 	value, err := strconv.ParseInt(text, 10, 32)
@@ -121,6 +123,7 @@ func VersionOf(o metav1.Object) uint64 {
 	return n
 }
 
+// setDeletion sets when the pod was deleted and its grace period: that of the deletion if there is one, else that of the spec.
 func (row *Pod) setDeletion(pod *corev1.Pod) {
 	grace := pod.Spec.TerminationGracePeriodSeconds
 	if pod.DeletionTimestamp != nil {
@@ -134,6 +137,7 @@ func (row *Pod) setDeletion(pod *corev1.Pod) {
 	}
 }
 
+// setConditions reads the conditions PodScheduled and Ready. Any PodScheduled condition means that the pod is judged.
 func (row *Pod) setConditions(conditions []corev1.PodCondition) {
 	for i := range conditions {
 		switch c := &conditions[i]; c.Type {
@@ -152,8 +156,8 @@ func (row *Pod) setConditions(conditions []corev1.PodCondition) {
 	}
 }
 
-// setJudged reads when the pod's scheduler last wrote that it finds no place. The condition keeps the time of the first refusal; of the
-// later ones, which differ in what they say, the managed fields have the time, under whatever name the scheduler goes.
+// setJudged sets when the pod's scheduler last wrote that it finds no place. The condition has the time of the first refusal. Of later
+// refusals with another message only the managed fields have the time.
 func (row *Pod) setJudged(pod *corev1.Pod) {
 	if !row.Unschedulable || row.NodeName != "" {
 		return
@@ -182,7 +186,7 @@ func (row *Pod) setNomination(pod *corev1.Pod) {
 	}
 }
 
-// isOurHint reports whether status.nominatedNodeName was last written by us. Managed fields are looked at here, and kept nowhere.
+// isOurHint reports whether Karpenter last wrote status.nominatedNodeName, by the managed fields, which are not kept.
 func isOurHint(fields []metav1.ManagedFieldsEntry) bool {
 	for i := range fields {
 		f := &fields[i]
@@ -241,14 +245,15 @@ func (d *Draft) release(row *Pod) {
 	}
 }
 
-// sameSeat reports whether a bound pod stays on its node and counts as before. Most events are like this, and swap is cheap.
+// sameSeat reports whether a bound pod stays on its node and everything that is derived from pods stays the same. Then swap is enough,
+// which is cheaper than leave and enter. Most events are like this.
 func sameSeat(old, row *Pod) bool {
 	return row.NodeName != "" && row.NodeName == old.NodeName && !row.Terminal() && !old.Terminal() &&
 		row.Labels == old.Labels && row.Owner == old.Owner && row.DaemonSet == old.DaemonSet &&
 		row.Deleted.IsZero() == old.Deleted.IsZero() && repels(row) == repels(old)
 }
 
-// swap replaces a row whose seat is the same.
+// swap replaces a row for which sameSeat is true.
 func (d *Draft) swap(row *Pod) {
 	pods := slices.Clone(d.machines.bound[row.NodeName])
 	if at, found := slices.BinarySearchFunc(pods, row.PodKey, comparePodKey); found {
@@ -266,7 +271,8 @@ func (d *Draft) swap(row *Pod) {
 	}
 }
 
-// enter adds a row to everything that is derived from pods.
+// enter adds a row to everything that is derived from pods: the unbound pods, or the pods of its node, counts by labels, pods with
+// anti-affinity and pods of DaemonSets.
 func (d *Draft) enter(row *Pod) {
 	if row.NodeName == "" {
 		d.unbound.put(row)
@@ -354,6 +360,7 @@ func (d *Draft) enterDaemon(row *Pod) {
 	}
 }
 
+// leaveDaemon undoes enterDaemon: if the row was the newest of its DaemonSet, the newest of the others takes its place.
 func (d *Draft) leaveDaemon(row *Pod) {
 	if !row.DaemonSet || row.Owner == nil || !row.Deleted.IsZero() {
 		return
@@ -377,7 +384,7 @@ func (d *Draft) leaveDaemon(row *Pod) {
 	d.daemonPods.put(daemonPod{owner, best})
 }
 
-// newer orders pods by age; among equals the one whose name sorts later counts as newer.
+// newer reports whether a is newer than b. Of pods of the same age the pod whose name sorts later counts as newer.
 func newer(a, b *Pod) bool {
 	if c := a.Created.Compare(b.Created); c != 0 {
 		return c > 0

@@ -1,7 +1,24 @@
-// Package cluster holds the picture of the cluster: one writer, immutable numbered snapshots.
+// Package cluster keeps the state of the cluster in a Store with one writer and immutable, numbered snapshots.
 //
-// Rows (Pod, Node, Pool, …) are immutable: an event replaces a row, it never edits one. So a row's pointer is its
-// version, a snapshot is a table of pointers, and a reader that derives something costly from a row may remember it by pointer.
+// Rows (Pod, Node, Seat, …) are immutable: an event replaces a row and never edits it. So a row's pointer is its version, a snapshot is
+// a set of tables of pointers, and a reader that derives something costly from a row may cache it by pointer.
+//
+// A Store holds a Draft, which Update edits, and publishes Snapshots of it. A table is sorted and copied on write in pages of 64 rows, so
+// that a snapshot costs little.
+//
+// Words:
+//
+//	row         a Pod or Node of this package; a Node row is a machine: a Node, a NodeClaim, or both joined by provider ID
+//	news        a change that loops have to look at, unlike a heartbeat
+//	seat        the place that a plan promised to a pod (seats.go); a vacant seat waits for the pod that an owner makes anew
+//	target      what a seat names: the claim of a machine, or its Node if it has no claim
+//	kind        pods with the same class and template labels, of which one may take the seat of another
+//	held        a waiting pod that gets no place for now
+//	spare       a row for a pod that does not exist, for which a buffer keeps room (spares.go)
+//	unjudged    a pod about which kube-scheduler has said nothing yet
+//
+// Read rows.go, store.go, snapshot.go and view.go first. table.go, tables.go and diff.go are the tables; draft.go, pods.go, machines.go,
+// seats.go and spares.go the edits; kinds.go the kinds that are kept as API objects; slim.go what is kept of Nodes and claims.
 package cluster
 
 import (
@@ -55,7 +72,7 @@ type Pod struct {
 type PodTimes struct {
 	Created    time.Time
 	Scheduled  time.Time     // transition time of PodScheduled=True
-	Judged     time.Time     // when its scheduler last said that it finds no place for it; zero again once it has found one
+	Judged     time.Time     // when its scheduler last wrote that it finds no place; zero once it has found one
 	Started    time.Time     // status.startTime
 	ReadySince time.Time     // transition time of Ready=True, zero while it is not ready
 	Deleted    time.Time     // deletion timestamp, zero while it is not terminating
@@ -72,7 +89,7 @@ type DeletionCost struct {
 // PodFlags are the conditions of a pod, and the kinds of owner that decide how it is drained.
 type PodFlags struct {
 	Unschedulable bool // PodScheduled has reason Unschedulable
-	Unjudged      bool // kube-scheduler has said nothing about it yet, and nothing keeps it from looking
+	Unjudged      bool // kube-scheduler has said nothing about it yet, and no scheduling gate keeps it from looking
 	Ready         bool
 	NotReady      bool // Ready condition is present and False
 	DaemonSet     bool // some owner is an apps/v1 DaemonSet
@@ -84,7 +101,7 @@ type PodFlags struct {
 // Key returns the pod's name.
 func (p *Pod) Key() PodKey { return p.PodKey }
 
-// Terminal pods have run to their end.
+// Terminal reports whether the pod has ended: it succeeded or failed.
 func (p *Pod) Terminal() bool {
 	return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed
 }
@@ -120,13 +137,13 @@ type Node struct {
 	Claim      *v1.NodeClaim  // nil for machines of others
 	CSINode    map[string]int // attach limits by driver, -1 for none; nil until the CSINode exists
 	Pods       []*Pod         // bound, not terminal; sorted by key
-	// Visits counts the pods that were bound to it while we watched, but for those of DaemonSets: of two looks that show the same number,
-	// none came and went in between.
+	// Visits counts the pods that were bound to it since the start of the program, without those of DaemonSets. If two looks show the
+	// same number, no pod came and went in between.
 	Visits int
-	// Incomplete Nodes carry the label of a pool but cannot be told apart from a claim that is still to come, because they lack
-	// a provider ID or every sign of registration. They are no capacity: their claim already is.
+	// Incomplete says that the Node has the label of a pool but no claim yet, and may belong to a claim that has a row of its own: it
+	// has no provider ID or no sign of registration. It does not count as capacity, because its claim already does.
 	Incomplete bool
-	// MarkedForRemoval is set while we are removing it (a disruption in progress), or when claim or node is being deleted.
+	// MarkedForRemoval is set while a disruption is removing the machine, and if it is being deleted (Deleting).
 	MarkedForRemoval bool
 }
 

@@ -12,15 +12,14 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
-// A Seat is a promise: a machine keeps room for one pod of a kind, which is its class and the labels of its
-// template. Many seats of one kind on one machine are many rows, because each is kept for a time of its own. Seats
-// are in memory only.
+// A Seat is a promise: a machine keeps room for one pod of a kind (its class and the labels of its template). Each seat is a row of its
+// own, because each is kept for a time of its own. Seats are in memory only.
 //
-//   - A plan gives a pod a seat, and a pod has one at most. A running pod has a seat only while it is to leave its node.
-//   - Binding takes the seat. A pod that is bound to where a seat of its kind was promised to another one leaves that one its own.
-//   - A seat of a running pod that goes, and that its owner makes anew, is vacant: the next pod of the kind that waits takes it,
-//     whatever its name, and so does a pod that is bound there.
-//   - Every other end of the pod, and the end of the machine, is the end of the seat.
+//   - A plan gives a pod a seat, at most one. A running pod has a seat only while its node is to be removed.
+//   - When the pod is bound, its seat ends. If it is bound to another machine, where a pod of its kind has a seat, the two exchange seats.
+//   - If a running pod with a seat is deleted and its owner will make it anew, the seat becomes vacant. The next waiting pod of the kind
+//     takes it, under any name, and so does a pod of the kind that is bound to that machine.
+//   - If the pod ends in another way, or the machine is gone, the seat ends.
 type Seat struct {
 	Pod    PodKey // the pod that is to take it; empty if it is vacant
 	Class  *podclass.Class
@@ -38,7 +37,7 @@ func (s *Seat) Vacant() bool { return s.vacancy > 0 }
 
 func (s *Seat) kind() kind { return kind{s.Class, s.Labels.Template} }
 
-// A kind is pods of which one is as good as another.
+// A kind is pods that may take each other's seats: they have the same class, and the same labels by their template.
 type kind struct {
 	class  *podclass.Class
 	labels podclass.Identity // of the pod's template
@@ -58,20 +57,19 @@ func compareSeats(a, b seatKey) int {
 
 func (s Seat) key() seatKey { return seatKey{s.Pod, s.vacancy} }
 
-// seating is how a draft finds the seats of its table.
+// seating finds the seats of a draft's table by target and by kind.
 type seating struct {
 	on     map[string]map[seatKey]struct{} // by target
 	vacant map[kind][]uint64               // oldest first
-	last   uint64                          // vacancy
+	last   uint64                          // the number of the last vacancy
 }
 
 func newSeating() seating {
 	return seating{on: map[string]map[seatKey]struct{}{}, vacant: map[kind][]uint64{}}
 }
 
-// Plan gives a pod a seat on a machine, named by its claim or its node, and takes its earlier one: it goes there
-// now or, from a node that is to be removed, once that goes. A pod that needs none, because it is about to end or
-// may stay where it runs, gets none.
+// Plan gives a pod a seat on a machine, named by its claim or its node, in place of its earlier seat. A pod that does not need one gets
+// none: it is about to end, or it runs on a node that stays.
 func (d *Draft) Plan(pod PodKey, target string, at time.Time) {
 	p, ok := d.pods.get(pod)
 	if !ok || !comesBack(p) || !d.leaves(p) {
@@ -85,7 +83,7 @@ func (d *Draft) Plan(pod PodKey, target string, at time.Time) {
 // Unplan takes a pod's seat away.
 func (d *Draft) Unplan(pod PodKey) { d.dropSeat(seatKey{pod: pod}) }
 
-// DropVacant ends the seats that have been vacant since then or longer.
+// DropVacant ends the seats that became vacant at since or before.
 func (d *Draft) DropVacant(since time.Time) {
 	for {
 		oldest, ok := first(d.seats.all())
@@ -109,7 +107,7 @@ func (d *Draft) leaves(p *Pod) bool {
 	return p.NodeName == "" || !ok || row.MarkedForRemoval
 }
 
-// targetOf is the name of a machine that stays the same when its Node comes.
+// targetOf returns the name of a machine that stays the same when its Node registers: that of its claim, if it has one.
 func (d *Draft) targetOf(name string) string {
 	if d.machines.claims[name] == nil {
 		if row, ok := d.nodes.get(rowKey{name: name}); ok && row.Claim != nil {
@@ -119,7 +117,7 @@ func (d *Draft) targetOf(name string) string {
 	return name
 }
 
-// takes reports whether the machine of a seat is there to stay.
+// takes reports whether the machine of a seat exists and is not marked for removal.
 func (d *Draft) takes(target string) bool {
 	row, ok := d.nodes.get(rowKey{name: target})
 	if c, claimed := d.byClaim.get(target); claimed {
@@ -128,7 +126,7 @@ func (d *Draft) takes(target string) bool {
 	return ok && !row.MarkedForRemoval
 }
 
-// seatPod follows a pod that was put: old is what it was, nil if it is new.
+// seatPod updates seats after a pod was put: its own seat, and a vacant seat that it may take. old is its earlier row, nil if it is new.
 func (d *Draft) seatPod(old, row *Pod) {
 	if old != nil && old.UID != row.UID {
 		d.unseat(old)
@@ -147,13 +145,15 @@ func (d *Draft) seatPod(old, row *Pod) {
 	}
 }
 
-// comesBack reports whether a pod needs room, here or elsewhere. A pod of a StatefulSet that is stopping is made
-// anew once it is gone, and not before.
+// comesBack reports whether a pod needs room now or soon. A pod that is being deleted does not, unless it is of a StatefulSet and
+// bound: only when it is gone, its StatefulSet makes it anew under the same name.
 func comesBack(p *Pod) bool {
 	return !p.Terminal() && (p.Deleted.IsZero() || p.StatefulSet && p.NodeName != "")
 }
 
-// sit takes a seat for a pod that was bound.
+// sit ends the seat of a pod that was bound. If the pod had no seat on its machine, it takes a seat of its kind there (seatFor). If it
+// had a seat elsewhere, that seat replaces the one it took, if its machine stays: another pod may have it, or it is vacant as the taken
+// one was.
 func (d *Draft) sit(row *Pod) {
 	own, seated := d.seats.get(seatKey{pod: row.PodKey})
 	d.Unplan(row.PodKey)
@@ -174,8 +174,8 @@ func (d *Draft) sit(row *Pod) {
 	}
 }
 
-// seatFor finds a seat on a machine that a pod takes which was promised none there: a vacant one or, if it leaves
-// another one in exchange, that of an equal.
+// seatFor finds a seat of a pod's kind on a machine where the pod itself has none: the oldest vacant one or, if the pod has a seat to
+// give in exchange, that of another pod.
 func (d *Draft) seatFor(row *Pod, target string, exchange bool) (found Seat, ok bool) {
 	for key := range d.seating.on[target] {
 		if ok && compareSeats(found.key(), key) <= 0 || key.vacancy == 0 && !exchange {
@@ -188,12 +188,14 @@ func (d *Draft) seatFor(row *Pod, target string, exchange bool) (found Seat, ok 
 	return found, ok
 }
 
-// ownVolumes reports whether pods of a class have something each for itself that may keep it where it is.
+// ownVolumes reports whether each pod of a class has resource claims or ephemeral volumes of its own, which may tie it to a place. Such
+// pods do not exchange seats.
 func ownVolumes(c *podclass.Class) bool {
 	return len(c.Spec.ResourceClaims) > 0 || slices.ContainsFunc(c.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
 }
 
-// unseat ends the seat of a pod that has come to its end. The seat of a pod that ran is vacant if a like pod is to be expected.
+// unseat ends the seat of a pod that is gone or ends. The seat becomes vacant if the pod ran, has an owner that will make it anew, and
+// the machine of the seat stays.
 func (d *Draft) unseat(p *Pod) {
 	seat, seated := d.seats.get(seatKey{pod: p.PodKey})
 	if !seated {
@@ -207,8 +209,7 @@ func (d *Draft) unseat(p *Pod) {
 	d.putSeat(Seat{Class: p.Class, Labels: p.Labels, Target: seat.Target, At: d.clock, vacancy: d.seating.last})
 }
 
-// offer gives a pod that waits the oldest vacant seat of its kind. The promise begins anew: it was not this pod's
-// fault that it was not kept.
+// offer gives a waiting pod the oldest vacant seat of its kind. The time for which the seat is kept begins anew.
 func (d *Draft) offer(p *Pod) {
 	_, held := d.held.get(p.PodKey)
 	if held || !p.couldBePlaced() || p.NominatedNode != "" || !p.Unjudged && !p.Unschedulable {
@@ -224,7 +225,7 @@ func (d *Draft) offer(p *Pod) {
 	}
 }
 
-// putSeat adds a seat. A vacant one holds on to its kind, which has no pod for a while.
+// putSeat adds a seat. A vacant seat counts as a holder of its class and labels, because there may be no pod of its kind for a while.
 func (d *Draft) putSeat(s Seat) {
 	d.seats.put(s)
 	if d.seating.on[s.Target] == nil {

@@ -10,8 +10,8 @@ import (
 	"karpenter.sh/karpenter/internal/kit/dedup"
 )
 
-// slimNode returns a Node without what no decision reads, that shares with other Nodes, and with its last version, what it says like
-// them. The object that came is not changed.
+// slimNode returns a copy of a Node without the fields that no decision reads. Its texts and lists are shared with equal ones of other
+// Nodes and of its last version (old, nil if there is none).
 func slimNode(share *dedup.Table, old, n *corev1.Node) *corev1.Node {
 	if old == nil {
 		old = &corev1.Node{}
@@ -34,7 +34,7 @@ func slimNode(share *dedup.Table, old, n *corev1.Node) *corev1.Node {
 }
 
 // slimClaim returns a claim without managed fields, whose texts and lists are shared with equal ones of other objects. It keeps all
-// other fields, since all are read. Maps that are as in old are taken from there.
+// other fields, since all are read. Maps that are equal to those in old are taken from there.
 func slimClaim(share *dedup.Table, old, c *v1.NodeClaim) *v1.NodeClaim {
 	if old == nil {
 		old = &v1.NodeClaim{}
@@ -59,6 +59,7 @@ func slimClaim(share *dedup.Table, old, c *v1.NodeClaim) *v1.NodeClaim {
 	return &out
 }
 
+// slimMeta returns metadata without managed fields, whose texts and lists are shared like those of slimNode.
 func slimMeta(share *dedup.Table, old, m *metav1.ObjectMeta) metav1.ObjectMeta {
 	out := *m
 	out.ManagedFields = nil

@@ -31,10 +31,11 @@ func (s *Snapshot) News() uint64 { return s.news }
 // Stale is closed when a newer snapshot can be had. It wakes at most every 20 ms.
 func (s *Snapshot) Stale() <-chan struct{} { return s.stale }
 
-// Synced reports whether the first list of every kind is in the picture. Nothing may act on a picture that is not.
+// Synced reports whether the first list of every kind is in the store. Before that, no loop may act.
 func (s *Snapshot) Synced() bool { return s.synced }
 
-// Node returns the row of this name, or nil. A Node goes before a claim of the same name whose Node has not come.
+// Node returns the row of this name, or nil. A row with a Node comes before that of a claim of the same name whose Node has not
+// registered.
 func (s *Snapshot) Node(name string) *Node {
 	if n, ok := s.nodes.get(rowKey{name: name}); ok {
 		return n
@@ -111,9 +112,8 @@ func (s *Snapshot) Provisionable() []*Pod {
 	return out
 }
 
-// IsProvisionable reports whether kube-scheduler found no place for a pod and Karpenter may look for one. A pod that is to
-// run on a nominated node is left alone as long as that node can take it; where the nomination is our own hint, it
-// changes nothing.
+// IsProvisionable reports whether kube-scheduler found no place for a pod and Karpenter may look for one. A pod that another writer
+// nominated for a node is left alone while that node exists and stays. A hint of our own does not matter.
 func (s *Snapshot) IsProvisionable(p *Pod) bool {
 	if !p.Unschedulable || !p.couldBePlaced() {
 		return false
@@ -129,9 +129,8 @@ func (p *Pod) couldBePlaced() bool {
 	return p.NodeName == "" && !p.DaemonSet && !p.Mirror && p.Deleted.IsZero() && !p.Terminal()
 }
 
-// ProvisionableSoon returns the provisionable pods, and with them those that kube-scheduler has not looked at yet although it has
-// given up on their like: it will give up on them too. Under load it is seconds behind, and one plan for all is cheaper than one for
-// those that it has reached and another one for the rest.
+// ProvisionableSoon returns the provisionable pods, and unjudged pods of the same kinds: kube-scheduler will find no place for these
+// either. Under load kube-scheduler is seconds behind, and one plan for all of them is cheaper than several plans.
 func (s *Snapshot) ProvisionableSoon() []*Pod {
 	refused := map[kind]bool{}
 	unjudged := false
@@ -157,11 +156,11 @@ func (s *Snapshot) ProvisionableSoon() []*Pod {
 // Repelling yields the bound pods that have a required anti-affinity, by namespace and name. Terminal pods repel no pods.
 func (s *Snapshot) Repelling() iter.Seq[*Pod] { return s.repelling.all() }
 
-// LabelCounts yields how many pods of each label set run on each node: namespace by namespace, in each label set by label set, the
-// nodes of each by name. A selector need be evaluated only once for each label set.
+// LabelCounts yields how many pods of each label set run on each node, sorted by namespace, label set and node. So a selector need be
+// evaluated only once for each label set.
 func (s *Snapshot) LabelCounts() iter.Seq[LabelCount] { return s.labels.all() }
 
-// Held reports whether no place is looked for a pod now, although it waits.
+// Held reports whether a waiting pod gets no place for now (Draft.Hold).
 func (s *Snapshot) Held(key PodKey) bool {
 	_, ok := s.held.get(key)
 	return ok

@@ -10,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A Spare marks a row that stands for a pod that a CapacityBuffer keeps room for, or that another object announces. Such a pod does
-// not exist: it is in no table of pods, no plan is noted for it, and it is not counted among the pods of users.
+// A Spare marks a row for a pod that does not exist: a CapacityBuffer keeps room for it, or another object announces it. Such a row is
+// in no table of pods, has no seat, and does not count as a pod of a user.
 type Spare struct {
 	Buffer string // its name, or kind and name of another object, with a space; the namespace is the row's
 	At     string // the claim or the node that has room for it, "" while there is none
-	// Due is when the pod is announced for, zero for at once. A machine for it is opened so long before as machines take to get ready.
+	// Due is the time for which the pod is announced, zero for at once. A machine for it is opened in time to be ready then.
 	Due time.Time
 }
 
@@ -23,13 +23,14 @@ type Spare struct {
 type Spares struct {
 	Namespace, Buffer string
 	Pods              []*Pod
-	// Placed reports whether it was worked out where there is room for them. Until then it is not known which nodes they rest on.
+	// Placed says that it was worked out which machines have room for the spares. Before that it is not known which nodes must stay for
+	// them.
 	Placed bool
 }
 
 func (s *Spares) key() objectKey { return objectKey{s.Namespace, s.Buffer} }
 
-// Name names what keeps room: a CapacityBuffer, or an object of another kind.
+// Name returns kind, namespace and name of the object that keeps the room.
 func (s *Spare) Name(namespace string) string {
 	kind, name, other := strings.Cut(s.Buffer, " ")
 	if !other {
@@ -38,12 +39,12 @@ func (s *Spare) Name(namespace string) string {
 	return kind + " " + namespace + "/" + name
 }
 
-// PutSpares says which pods a buffer keeps room for. The first ones keep the places that there were.
+// PutSpares sets the pods that a buffer keeps room for. The first ones keep the places of the earlier spares.
 func (d *Draft) PutSpares(namespace, buffer string, pods []*corev1.Pod) {
 	d.AnnounceSpares(namespace, buffer, time.Time{}, pods)
 }
 
-// AnnounceSpares is PutSpares for pods that come at a time.
+// AnnounceSpares is PutSpares for pods that are expected at a time (due).
 func (d *Draft) AnnounceSpares(namespace, buffer string, due time.Time, pods []*corev1.Pod) {
 	old, _ := d.spares.get(objectKey{namespace, buffer})
 	next := &Spares{Namespace: namespace, Buffer: buffer}
@@ -61,11 +62,11 @@ func (d *Draft) AnnounceSpares(namespace, buffer string, due time.Time, pods []*
 	}
 }
 
-// PlaceSpares says for each spare of a buffer which claim or node has room for it, "" for none.
+// PlaceSpares sets for each spare of a buffer which claim or node has room for it, "" for none.
 func (d *Draft) PlaceSpares(namespace, buffer string, at []string) {
 	old, ok := d.spares.get(objectKey{namespace, buffer})
 	if !ok || len(at) != len(old.Pods) {
-		return // the buffer asks for others by now
+		return // the spares have changed meanwhile
 	}
 	next := &Spares{Namespace: namespace, Buffer: buffer, Pods: slices.Clone(old.Pods), Placed: true}
 	for i, p := range next.Pods {
@@ -78,7 +79,7 @@ func (d *Draft) PlaceSpares(namespace, buffer string, at []string) {
 	d.spares.put(next)
 }
 
-// DropSpares says that no room is kept for a buffer.
+// DropSpares removes the spares of a buffer.
 func (d *Draft) DropSpares(namespace, buffer string) {
 	if old, ok := d.spares.delete(objectKey{namespace, buffer}); ok {
 		d.releaseAll(old.Pods)
@@ -100,7 +101,8 @@ func (s *Snapshot) SparesOf(namespace, buffer string) *Spares {
 	return out
 }
 
-// SparesPlaced reports whether it is known of each CapacityBuffer and announcement what it rests on. Nothing may be taken for empty before.
+// SparesPlaced reports whether it is known for all CapacityBuffers and announcements which machines have room for their spares. Before
+// that no node may be taken for empty.
 func (s *Snapshot) SparesPlaced() bool {
 	for own := range s.Spares() {
 		if !own.Placed && strings.Contains(own.Buffer, " ") {

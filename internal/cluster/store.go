@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// quiet is the least time between two wake-ups of those who wait for a snapshot to become stale. Events come in
-// bursts; a reader that looked at each of them would do nothing else.
+// quiet is the least time between two wake-ups of readers that wait for a snapshot to become stale. Events come in bursts, and a reader
+// that looked at each of them would do nothing else.
 const quiet = 20 * time.Millisecond
 
-// A Store holds the picture of the cluster. Everything that changes it goes through Update; everybody else reads snapshots.
+// A Store holds the state of the cluster. Everything that changes it goes through Update or Observe; all others read snapshots.
 type Store struct {
 	mu       sync.Mutex
 	draft    *Draft
 	woken    time.Time       // when readers were last woken
-	stale    chan struct{}   // of the newest snapshot; nil once that is out of date
-	doomed   []chan struct{} // of snapshots that are out of date and whose holders are still asleep
-	arranged bool            // a timer will wake them
-	edits    uint64
-	news     uint64 // edits that were not calm
+	stale    chan struct{}   // Stale of the newest snapshot; nil if that is out of date or there is none
+	doomed   []chan struct{} // Stale of snapshots that are out of date, not closed yet
+	arranged bool            // a timer will close doomed
+	edits    uint64          // calls of Update and Observe
+	news     uint64          // edits that were news
 
 	head atomic.Pointer[Snapshot] // nil while edits have not been published
 }
@@ -29,28 +29,29 @@ func NewStore() *Store {
 	return &Store{draft: newDraft()}
 }
 
-// Update changes the picture. A snapshot that is taken afterwards has the whole change; none has half of it.
-// The draft must not be kept.
+// Update changes the state. A snapshot that is taken afterwards has the whole change, and no snapshot has a part of it. edit must not
+// keep the draft.
 func (s *Store) Update(edit func(*Draft)) {
 	s.Observe(func(d *Draft) bool { edit(d); return true })
 }
 
-// Observe is Update for an edit that may turn out to be nothing that anybody need look at: a heartbeat, a bookmark. Those who wait for
-// a snapshot to become stale are woken only by news.
+// Observe is Update for an edit that may turn out to be no news, such as a heartbeat. Readers that wait for a snapshot to become stale
+// are woken only by news.
 func (s *Store) Observe(edit func(*Draft) (news bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	news := true
-	defer func() { s.changed(news) }() // also when edit panics: what it did before stands
+	defer func() { s.changed(news) }() // also if edit panics, because it may have changed something before
 	s.draft.clock = time.Now()
 	news = edit(s.draft)
 }
 
-// changed marks the last snapshot as old and wakes, soon, the readers that wait for that.
+// changed makes the next call of Snapshot publish a new one. After news it also wakes the readers that wait, at once or when quiet has
+// passed.
 func (s *Store) changed(news bool) {
 	s.edits++
 	s.head.Store(nil)
-	if !news { // a reader that looks for another reason sees it
+	if !news { // readers see the change when they look for another reason
 		return
 	}
 	s.news++
@@ -75,8 +76,7 @@ func (s *Store) changed(news bool) {
 	})
 }
 
-// wake wakes those who hold a snapshot that is out of date, and nothing else: a snapshot taken since the last edit is still
-// the newest.
+// wake closes Stale of all snapshots that are out of date. A snapshot that was taken since the last edit is still the newest.
 func (s *Store) wake() {
 	s.woken = time.Now()
 	for _, stale := range s.doomed {
@@ -85,7 +85,7 @@ func (s *Store) wake() {
 	s.doomed = nil
 }
 
-// Snapshot returns the newest picture.
+// Snapshot returns the newest snapshot. It is made at the first call after an edit.
 func (s *Store) Snapshot() *Snapshot {
 	if snap := s.head.Load(); snap != nil {
 		return snap

@@ -6,13 +6,13 @@ import (
 	"sort"
 )
 
-// pageRows is the most rows that one page holds. A page is what is copied when one of its rows changes for the first
-// time after a snapshot was published.
+// pageRows is the most rows that one page holds. When a row changes for the first time after a snapshot was published, its page is
+// copied.
 const pageRows = 64
 
 // A page is a run of neighbouring rows in key order, never empty.
 type page[V any] struct {
-	epoch uint64 // in which it was made; pages of older epochs belong to snapshots too
+	epoch uint64 // when it was made; pages of older epochs belong to snapshots too, and must not be changed
 	rows  []V
 }
 
@@ -83,21 +83,21 @@ func (v *view[K, V]) from(key K) iter.Seq[V] {
 	}
 }
 
-// An epoch is the time from one snapshot to the next. The tables of a draft have one in common.
+// An epoch counts the snapshots that were published. The tables of a draft share it.
 type epoch struct{ n uint64 }
 
 // A table is a view that one writer may change. Copies made in earlier epochs keep what they saw.
 type table[K, V any] struct {
 	view[K, V]
 	now  *epoch
-	list uint64 // the epoch in which the list of pages was made; one of an older epoch belongs to snapshots too
+	list uint64 // the epoch in which the list of pages was made; a list of an older epoch belongs to snapshots too
 }
 
 func newTable[K, V any](now *epoch, key func(V) K, cmp func(a, b K) int) table[K, V] {
 	return table[K, V]{view: view[K, V]{order: &order[K, V]{key: key, cmp: cmp}}, now: now, list: now.n}
 }
 
-// own makes the list of pages and page p fit to be changed.
+// own copies the list of pages and page p, if they belong to snapshots too, so that they may be changed. It returns the page.
 func (t *table[K, V]) own(p int) *page[V] {
 	t.ownList()
 	pg := t.pages[p]
@@ -114,7 +114,7 @@ func (t *table[K, V]) ownList() {
 	}
 }
 
-// put inserts or replaces a row and returns what stood there before.
+// put inserts or replaces a row, and returns the row that it replaced, if there was one.
 func (t *table[K, V]) put(row V) (old V, replaced bool) {
 	if len(t.pages) == 0 {
 		t.ownList()

@@ -11,7 +11,7 @@ import (
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 )
 
-// The tables of a picture. A draft changes its own; a snapshot has a copy of them, which shares all pages and is only read.
+// tables are the tables of a draft or a snapshot. The copy in a snapshot shares all pages with the draft and is only read.
 type tables struct {
 	podTables
 	nodeTables
@@ -22,19 +22,19 @@ type tables struct {
 	broken          table[brokenKey, Broken]
 }
 
-// podTables hold the pods, and what follows from them.
+// podTables hold the pods, and what is derived from them.
 type podTables struct {
 	pods       table[PodKey, *Pod]
-	unbound    table[PodKey, *Pod]
-	repelling  table[PodKey, *Pod]
-	labels     table[countKey, LabelCount]
-	daemonPods table[types.UID, daemonPod]
+	unbound    table[PodKey, *Pod]         // pods on no node
+	repelling  table[PodKey, *Pod]         // bound pods with required anti-affinity
+	labels     table[countKey, LabelCount] // numbers of pods by label set and node
+	daemonPods table[types.UID, daemonPod] // the newest live pod of each DaemonSet
 	seats      table[seatKey, Seat]
 	held       table[PodKey, PodKey]
 	spares     table[objectKey, *Spares]
 }
 
-// nodeTables hold the rows of nodes, and by which other names they are found.
+// nodeTables hold the rows of nodes, and find them by provider ID and by claim.
 type nodeTables struct {
 	nodes      table[rowKey, *Node]
 	machineSum sum // of all rows of nodes, for Digest

@@ -12,21 +12,22 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// Managed machines have a NodeClaim.
+// Managed reports whether the machine has a NodeClaim.
 func (n *Node) Managed() bool { return n.Claim != nil }
 
-// Registered machines have a Node that carries all labels and taints it is to have. Machines of others always do.
+// Registered reports whether the machine has a Node with all labels and taints that Karpenter sets. It is true for machines without a
+// claim.
 func (n *Node) Registered() bool {
 	return n.Claim == nil || n.Node != nil && n.Node.Labels[v1.NodeRegisteredLabelKey] == "true"
 }
 
-// Initialized machines have been ready for pods once. Machines of others always count as such.
+// Initialized reports whether the machine has been ready for pods once. It is true for machines without a claim.
 func (n *Node) Initialized() bool {
 	return n.Claim == nil || n.Node != nil && n.Node.Labels[v1.NodeInitializedLabelKey] == "true"
 }
 
-// InitializedSince returns when a Karpenter machine became ready for pods, and whether it has; machines of others always were. The label
-// of the Node is written before the condition of the claim, which alone knows the time.
+// InitializedSince returns when a machine became ready for pods, and ok false if it has not. The time is zero for machines without a
+// claim. It is read from the claim's condition, which is written a moment after the label of the Node that Initialized reads.
 func (n *Node) InitializedSince() (since time.Time, ok bool) {
 	if n.Claim == nil {
 		return time.Time{}, true
@@ -38,8 +39,8 @@ func (n *Node) InitializedSince() (since time.Time, ok bool) {
 	return c.LastTransitionTime.Time, true
 }
 
-// Deleting machines are on their way out: their claim is being deleted or the machine is already being stopped. For a
-// machine with a claim the deletion of its Node alone does not count, because the claim follows at once.
+// Deleting reports whether the machine is on its way out: its claim is being deleted, or the machine is being stopped. For a machine
+// with a claim the deletion of its Node alone does not count, because the claim follows at once.
 func (n *Node) Deleting() bool {
 	if n.Claim == nil {
 		return n.Node != nil && n.Node.DeletionTimestamp != nil
@@ -75,7 +76,7 @@ func (n *Node) Pool() string {
 	return n.Labels()[v1.NodePoolLabelKey]
 }
 
-// Hostname returns what the node's hostname label says, or will say as far as anyone can tell.
+// Hostname returns the node's hostname label. If it has none yet, it returns the name of the row, which the label most likely gets.
 func (n *Node) Hostname() string {
 	if h := n.Labels()[corev1.LabelHostname]; h != "" {
 		return h
@@ -83,9 +84,9 @@ func (n *Node) Hostname() string {
 	return n.Name
 }
 
-// Taints returns the taints that count for scheduling: those of the claim until the Node is registered, then the Node's.
-// Until a Karpenter machine is initialized, taints that it is expected to lose do not count; afterwards every taint does, but the
-// the taint that only asks kube-scheduler to prefer other nodes: it must never be a reason for a machine more.
+// Taints returns the taints that count for scheduling: those of the claim until the Node is registered, then the Node's. Until a
+// Karpenter machine is initialized, taints that it is expected to lose do not count. Afterwards every taint counts but the underused
+// taint, which only asks kube-scheduler to prefer other nodes, and must never be a reason to open a node.
 func (n *Node) Taints() []corev1.Taint {
 	if n.Claim == nil {
 		return n.Node.Spec.Taints
@@ -111,6 +112,7 @@ func (n *Node) Taints() []corev1.Taint {
 
 func isUnderused(t corev1.Taint) bool { return t.Key == v1.UnderusedTaintKey }
 
+// startup reports whether a taint is one of the claim's startup taints.
 func (n *Node) startup(t *corev1.Taint) bool {
 	for i := range n.Claim.Spec.StartupTaints {
 		if n.Claim.Spec.StartupTaints[i].MatchTaint(t) {
@@ -120,8 +122,8 @@ func (n *Node) startup(t *corev1.Taint) bool {
 	return false
 }
 
-// Capacity returns what the machine has: what the Node reports, completed from the claim until the machine is
-// initialized, and one of "nodes". The caller owns the result.
+// Capacity returns what the machine has: what the Node reports as far as that is believed (see Believable), completed from the claim
+// until the machine is initialized. It also has 1 of the resource "nodes", which limits count. The caller owns the result.
 func (n *Node) Capacity() corev1.ResourceList {
 	var node, claim corev1.ResourceList
 	if n.Node != nil {
@@ -135,7 +137,7 @@ func (n *Node) Capacity() corev1.ResourceList {
 	return out
 }
 
-// Allocatable returns what the machine has for pods, in the manner of Capacity. The caller owns the result.
+// Allocatable returns what the machine has for pods, believed and completed like Capacity. The caller owns the result.
 func (n *Node) Allocatable() corev1.ResourceList {
 	var node, claim corev1.ResourceList
 	if n.Node != nil {
@@ -147,11 +149,10 @@ func (n *Node) Allocatable() corev1.ResourceList {
 	return n.merge(node, claim)
 }
 
-// Believable returns the most of a resource that a Node of this claim may report, and whether there is such a
-// limit: a kubelet writes its own Node, and a node that lies about its size must not be given the pods of other
-// nodes. CPU and memory are limited to the capacity of the claim's machine and a quarter more, because memory is an
-// estimate. Other resources depend on what runs on the node: a device plugin may divide a GPU, and a kubelet may be
-// configured for more pods.
+// Believable returns the most of a resource that a Node of this claim may report, and whether there is such a limit. A kubelet writes
+// its own Node, and a node that lies about its size must not get the pods of other nodes. CPU and memory are limited to the claim's
+// capacity and a quarter more, because memory is an estimate. Other resources are not limited: a device plugin may divide a GPU, for
+// example.
 func Believable(claim *v1.NodeClaim, name corev1.ResourceName) (most resource.Quantity, limited bool) {
 	if claim == nil || name != corev1.ResourceCPU && name != corev1.ResourceMemory {
 		return most, false
@@ -169,8 +170,9 @@ func Believable(claim *v1.NodeClaim, name corev1.ResourceName) (most resource.Qu
 	return most, true
 }
 
-// merge completes what the Node reports, as far as it may be believed, with what the claim expects. A kubelet that
-// has just started reports zero for what its device plugins have not announced yet.
+// merge returns what the Node reports; a value above Believable is replaced by the claim's capacity. Until the machine is initialized,
+// the claim's value replaces a zero or missing one: a kubelet that has just started reports zero for devices that no plugin has
+// announced yet.
 func (n *Node) merge(node, claim corev1.ResourceList) corev1.ResourceList {
 	out := make(corev1.ResourceList, max(len(node), len(claim))+1)
 	for name, q := range node {

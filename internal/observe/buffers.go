@@ -7,7 +7,8 @@ import (
 
 var bufferPods = telemetry.Gauge("karpenter_capacitybuffers_pods")
 
-// writeBuffers tells where the room of each buffer, and of each object that announces pods, is.
+// writeBuffers writes, for each buffer and each object that announces pods, how many of the pods have room on a node that is
+// initialized, on a node that is coming, and nowhere.
 func (o *Observer) writeBuffers(out *telemetry.Text, snap *cluster.Snapshot) {
 	out.Begin(bufferPods)
 	for s := range snap.Spares() {

@@ -24,7 +24,7 @@ type object struct {
 	finalizers []string
 	conditions []condition
 	extra      []string // values of the extra labels of its kind
-	version    any      // differs when the object does
+	version    any      // the pointer of the API object: another pointer is another version
 }
 
 func (o *object) kind() string { return strings.ToLower(o.ref.Kind) }
@@ -38,7 +38,7 @@ func (o *object) group() string {
 	return group
 }
 
-// old reports whether the older names are reported for the kind too.
+// old reports whether the kind also has the metrics under older names.
 func (o *object) old() bool {
 	return o.ref.Kind == "NodeClaim" || o.ref.Kind == "NodePool" || o.ref.Kind == "CapacityBuffer"
 }
@@ -48,7 +48,7 @@ type condition struct {
 	since                         time.Time
 }
 
-// each yields everything whose conditions are reported on.
+// each yields all objects whose conditions are reported.
 func each(snap *cluster.Snapshot) iter.Seq[*object] {
 	return func(yield func(*object) bool) {
 		for o := range few(snap) {
@@ -66,7 +66,7 @@ func each(snap *cluster.Snapshot) iter.Seq[*object] {
 	}
 }
 
-// few yields the objects of which there are few.
+// few yields the objects of kinds of which there are few: pools, buffers and node classes.
 func few(snap *cluster.Snapshot) iter.Seq[*object] {
 	return func(yield func(*object) bool) {
 		for p := range cluster.Pools.All(snap) {
@@ -122,6 +122,7 @@ func classLabel(c *v1.NodeClaim) []string {
 	return []string{c.Labels[v1.NodeClassLabelKey(c.Spec.NodeClassRef.GroupKind())]}
 }
 
+// meta sets the time of deletion and the finalizers.
 func (o *object) meta(m metav1.Object) *object {
 	if t := m.GetDeletionTimestamp(); t != nil {
 		o.deleted = t.Time
@@ -148,8 +149,8 @@ func readNode(in []corev1.NodeCondition) []condition {
 	return out
 }
 
-// extra fits the values of the extra labels to what the metrics of the kind have. Without a provider's label the metrics
-// have none for the node class.
+// extra returns the values of the extra labels for the metrics of an object's kind: as many as the metrics have labels. ok is false for
+// a kind that is not reported. Without a provider's label there is none for the node class.
 func (o *Observer) extra(x *object) ([]string, bool) {
 	want, ok := o.Kinds[x.kind()]
 	if !ok {
@@ -162,7 +163,7 @@ func (o *Observer) extra(x *object) ([]string, bool) {
 	return out[:len(want)], true
 }
 
-// writeConditions looks at every object once and writes it once for each family.
+// writeConditions writes the gauges about conditions and deletion: of each kind, and of some kinds also under older names.
 func (o *Observer) writeConditions(out *telemetry.Text, snap *cluster.Snapshot, now time.Time) {
 	byKind := map[string][]*object{}
 	var old []*object
@@ -189,7 +190,8 @@ func (o *Observer) writeConditions(out *telemetry.Text, snap *cluster.Snapshot, 
 	})
 }
 
-// writeKind writes the three families about some objects. names adds the first labels of their series.
+// writeKind writes the three families about some objects: conditions, how long they have lasted, and deletion. names appends the labels
+// that name an object.
 func writeKind(out *telemetry.Text, g telemetry.ConditionGauges, objects []*object, now time.Time,
 	names func([]string, *object) []string) {
 	var labels []string
@@ -220,7 +222,7 @@ func writeKind(out *telemetry.Text, g telemetry.ConditionGauges, objects []*obje
 
 var oldConditions = telemetry.OldConditionGauges()
 
-// conditions tells what changed since the last look; last is nil at the first. Rows that are what they were cost nothing.
+// conditions reports the conditions that changed since the snapshot last, nil at the first look. Rows that have not changed are skipped.
 func (o *Observer) conditions(last, snap *cluster.Snapshot) {
 	var before, after objects
 	if last != nil {
@@ -263,7 +265,8 @@ func (o *objects) add(seq iter.Seq[*object]) {
 	}
 }
 
-// changed tells how an object differs from what it was; was is nil for a new one, and for all at the first look.
+// changed counts the conditions that changed, measures how long the old status lasted, and publishes events, also about finalizers. was
+// is nil for a new object, and for all objects at the first look. Then statuses are only counted.
 func (o *Observer) changed(was, is *object, first bool) {
 	extra, ok := o.extra(is)
 	if !ok {
@@ -285,7 +288,7 @@ func (o *Observer) changed(was, is *object, first bool) {
 		}
 		if old == nil {
 			if was == nil && !first && c.status == string(metav1.ConditionTrue) && is.ref.Kind == "NodeClaim" {
-				o.transitioned(is, string(metav1.ConditionUnknown), c) // a launch may be faster than our looks
+				o.transitioned(is, string(metav1.ConditionUnknown), c) // a claim may be launched between two looks
 			}
 			continue
 		}
@@ -301,6 +304,7 @@ func (o *Observer) changed(was, is *object, first bool) {
 	}
 }
 
+// transitioned publishes an event about the change of a condition.
 func (o *Observer) transitioned(x *object, from string, c condition) {
 	o.Events.Publish(telemetry.Event{
 		Object: x.ref, Reason: telemetry.Reason(c.kind),
@@ -316,7 +320,7 @@ func tail(message string) string {
 	return ", Message: " + message
 }
 
-// finalized tells which finalizers are gone.
+// finalized publishes an event for each finalizer that was removed.
 func (o *Observer) finalized(was *object, remaining []string) {
 	for _, f := range was.finalizers {
 		if !slices.Contains(remaining, f) {
@@ -325,7 +329,7 @@ func (o *Observer) finalized(was *object, remaining []string) {
 	}
 }
 
-// vanished tells of an object that is no longer there.
+// vanished reports an object that no longer exists, and measures how long its deletion took.
 func (o *Observer) vanished(was *object) {
 	extra, ok := o.extra(was)
 	if !ok {

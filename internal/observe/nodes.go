@@ -26,7 +26,8 @@ var (
 // nodeLabel is a label of nodes and the name that it has on series.
 type nodeLabel struct{ key, series string }
 
-// nodeLabels turns label keys into names of series labels: the last part, with underscores. nodepool has a place of its own.
+// nodeLabels gives label keys names for series: the part after the slash, with underscores. It leaves out the hostname and keys whose
+// name is taken by another label of the series.
 func nodeLabels(keys []string) []nodeLabel {
 	var out []nodeLabel
 	taken := map[string]bool{"nodepool": true, "node_name": true, "phase": true, "managed": true, "resource_type": true}
@@ -50,7 +51,7 @@ func seriesName(key string) string {
 	}, key[strings.LastIndex(key, "/")+1:])
 }
 
-// usage is what pods ask for.
+// usage is the requests and limits of pods.
 type usage struct{ requests, limits amounts }
 
 // amounts are quantities by resource: CPUs, bytes, pieces.
@@ -62,12 +63,12 @@ func (a amounts) add(b amounts) {
 	}
 }
 
-// A nodeRow is what the series of one node say.
+// A nodeRow has the values of the series of one node.
 type nodeRow struct {
 	labels       []string
 	born         time.Time
-	has, kept    amounts
-	all, daemons usage
+	has, kept    amounts // allocatable, and the rest of the capacity
+	all, daemons usage   // of all pods, and of those of DaemonSets
 }
 
 // nodeFamilies are the gauges about what nodes have and what pods ask for there.
@@ -83,6 +84,7 @@ var nodeFamilies = []struct {
 	{"karpenter_nodes_system_overhead", func(n *nodeRow) amounts { return n.kept }},
 }
 
+// writeNodes writes the gauges about single nodes, and the utilization of the cluster.
 func (o *Observer) writeNodes(out *telemetry.Text, snap *cluster.Snapshot, now time.Time) {
 	var series []string
 	for _, l := range o.nodeLabels {
@@ -116,7 +118,7 @@ func (o *Observer) writeNodes(out *telemetry.Text, snap *cluster.Snapshot, now t
 	}
 }
 
-// nodeRows looks at every node once: what its pods ask for is too much work for each family.
+// nodeRows works out the values of every node once for all families. Requests are worked out once for each class of pods.
 func (o *Observer) nodeRows(snap *cluster.Snapshot) []nodeRow {
 	var rows []nodeRow
 	classes := map[*podclass.Class]usage{}
@@ -148,7 +150,7 @@ func (o *Observer) nodeRows(snap *cluster.Snapshot) []nodeRow {
 	return rows
 }
 
-// resourceTypes are the names that resources have on series.
+// resourceTypes caches the names that resources have on series.
 type resourceTypes map[corev1.ResourceName]string
 
 func (t resourceTypes) name(r corev1.ResourceName) string {
@@ -184,6 +186,7 @@ func read(list corev1.ResourceList) amounts {
 	return out
 }
 
+// number returns a quantity in the unit of metrics: cores for CPU, the plain number for others.
 func number(name corev1.ResourceName, q resource.Quantity) float64 {
 	if name == corev1.ResourceCPU {
 		return float64(q.MilliValue()) / 1000
@@ -191,8 +194,8 @@ func number(name corev1.ResourceName, q resource.Quantity) float64 {
 	return q.AsApproximateFloat64()
 }
 
-// usageOf returns what a pod asks for: its containers together with its sidecars, or more while it starts, and its overhead. What is
-// set for the pod as a whole counts instead.
+// usageOf returns the requests and limits of a pod: of its containers and sidecars or of a step of its start, whichever is more, or its
+// pod-level resources if it has them. Overhead is added, to limits only where there is a limit.
 func usageOf(spec *corev1.PodSpec) usage {
 	u := usage{
 		requests: together(spec, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests }),
@@ -211,6 +214,7 @@ func usageOf(spec *corev1.PodSpec) usage {
 	return u
 }
 
+// together returns the larger of the sum of containers and sidecars and of each step of the start, for each resource.
 func together(spec *corev1.PodSpec, of func(*corev1.Container) corev1.ResourceList) amounts {
 	sum, sidecars, start := amounts{}, amounts{}, amounts{}
 	for i := range spec.Containers {

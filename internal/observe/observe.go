@@ -1,7 +1,7 @@
-// Package observe tells what the cluster is like: gauges that are read from the newest snapshot at each scrape,
-// and what can only be told when it happens, durations and changes of conditions, by comparing snapshots.
+// Package observe reports the state of the cluster in two ways. Gauges are made from the newest snapshot at each scrape (Scrape).
+// Durations and changes of conditions are found by comparing snapshots (Run).
 //
-// It reads and never acts. Only the replica that leads reports on the cluster; a standby reports on itself.
+// It reads and never acts. Only the leader reports on the cluster; a standby reports only on itself.
 package observe
 
 import (
@@ -39,16 +39,16 @@ type Deps struct {
 	Leading func() bool
 	// Missing names what the store still waits for, and since when.
 	Missing func() ([]string, time.Duration)
-	// Detailed is off where single nodes, pods, pools and conditions are not to be reported on.
+	// Detailed says that single nodes, pods, pools and conditions are reported.
 	Detailed bool
-	// OpenCost is on where nodes have series under OpenCost's names.
+	// OpenCost says that nodes have series under OpenCost's names.
 	OpenCost bool
-	// Historic is on where series have the names of releases before, too.
+	// Historic says that series also have the names of earlier releases.
 	Historic bool
 }
 
-// Observer tells what the cluster is like. Its gauges are no prometheus.Collector, which makes an object of every series: at 5,000 nodes
-// and 100,000 pods these are hundreds of megabytes for each scrape.
+// Observer reports the state of the cluster. Its gauges are not a prometheus.Collector, which makes an object of every series: at 5,000
+// nodes and 100,000 pods that takes hundreds of megabytes for each scrape.
 type Observer struct {
 	Deps
 	nodeLabels []nodeLabel
@@ -70,7 +70,7 @@ func New(d Deps) *Observer {
 	return o
 }
 
-// leastInterval is how often snapshots are compared at most, and mostInterval how often at least.
+// leastInterval and mostInterval are the least and the most time between two comparisons.
 const (
 	leastInterval = time.Second
 	mostInterval  = 10 * time.Second
@@ -87,7 +87,7 @@ func (o *Observer) Run(ctx context.Context) error {
 		snap := o.Store.Snapshot()
 		if snap.Synced() {
 			watched.Turn(ctx, "comparing snapshots", func(ctx context.Context) error { o.compare(ctx, last, snap); return nil })
-			last = snap // also after a panic, which would come again
+			last = snap // also after a panic, because the same comparison would panic again
 		}
 		if !sleep.For(ctx, leastInterval) || !watched.Wait(ctx, mostInterval, snap.Stale()) {
 			return nil
@@ -95,7 +95,7 @@ func (o *Observer) Run(ctx context.Context) error {
 	}
 }
 
-// compare tells what happened between two snapshots; last is nil at first.
+// compare reports what happened between two snapshots; last is nil at first.
 func (o *Observer) compare(ctx context.Context, last, snap *cluster.Snapshot) {
 	o.pods(last, snap)
 	o.broken(snap)
@@ -105,7 +105,7 @@ func (o *Observer) compare(ctx context.Context, last, snap *cluster.Snapshot) {
 	}
 }
 
-// broken tells about objects that could not be read. Equal events are held back, so each is sent once in a while.
+// broken publishes events about objects that could not be read. Equal events are deduplicated, so each is sent only once in a while.
 func (o *Observer) broken(snap *cluster.Snapshot) {
 	for b := range snap.Broken() {
 		o.Events.Publish(telemetry.Event{
@@ -116,7 +116,8 @@ func (o *Observer) broken(snap *cluster.Snapshot) {
 	}
 }
 
-// Scrape writes what the cluster is like now, family by family.
+// Scrape writes the gauges about the present state of the cluster, family by family. On a standby it writes only whether the store is
+// synced.
 func (o *Observer) Scrape(w io.Writer) error {
 	snap, now, out := o.Store.Snapshot(), time.Now(), telemetry.NewText(w)
 	o.writeSync(out, snap)
@@ -138,7 +139,7 @@ func (o *Observer) Scrape(w io.Writer) error {
 	return out.Flush()
 }
 
-// names returns a family, and the same as releases before called it where that is wanted.
+// names returns a family, and with Historic the same family under the names of earlier releases.
 func (o *Observer) names(f telemetry.Family) []telemetry.Family {
 	if !o.Historic {
 		return []telemetry.Family{f}
@@ -152,6 +153,7 @@ func one(out *telemetry.Text, f telemetry.Family, value float64) {
 	out.Gauge(value, nil)
 }
 
+// writeSync writes whether the store is synced, how long it has not been, and how many feeds have failed.
 func (o *Observer) writeSync(out *telemetry.Text, snap *cluster.Snapshot) {
 	_, unsynced := o.Missing()
 	synced := 0.0

@@ -26,6 +26,7 @@ var (
 	podsWithoutRequests      = telemetry.Gauge("karpenter_pods_without_requests")
 )
 
+// writePods writes the gauges about single pods: their state, and how long they have been waiting.
 func (o *Observer) writePods(out *telemetry.Text, snap *cluster.Snapshot, now time.Time) {
 	owners := map[ownerKey]string{}
 	out.Begin(podState)
@@ -47,6 +48,7 @@ func (o *Observer) writePods(out *telemetry.Text, snap *cluster.Snapshot, now ti
 	}
 }
 
+// writeAges writes one family of waiting times, for the pods that wait.
 func (o *Observer) writeAges(out *telemetry.Text, snap *cluster.Snapshot, f podAge, now time.Time) {
 	for p := range snap.Pods() {
 		if p.Terminal() || p.Ready && p.NodeName != "" { // nothing is waited for
@@ -63,8 +65,8 @@ func (o *Observer) writeAges(out *telemetry.Text, snap *cluster.Snapshot, f podA
 	}
 }
 
-// writeWithoutRequests counts the pods that ask for no CPU, or for no memory, by namespace. Plans have to take them
-// for nothing, so they crowd nodes.
+// writeWithoutRequests writes how many pods request no CPU, or no memory, by namespace. Plans count them as using nothing, so they
+// overload nodes.
 func writeWithoutRequests(out *telemetry.Text, snap *cluster.Snapshot) {
 	lacking := map[*podclass.Class][]corev1.ResourceName{}
 	counts := map[corev1.ResourceName]map[string]int{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}}
@@ -94,14 +96,15 @@ func writeWithoutRequests(out *telemetry.Text, snap *cluster.Snapshot) {
 	}
 }
 
-// A podAge is a gauge about what pods wait for, and since when a pod does: zero if it does not.
+// A podAge is a gauge of how long pods wait for something. since returns since when a pod has waited, zero if it does not.
 type podAge struct {
 	family telemetry.Family
 	since  func(*cluster.Pod, telemetry.PodTime) time.Time
-	// binding is set where pods wait to be bound: those that use devices may wait longer, so a label tells them apart.
+	// binding says that it is about being bound. Pods that use devices may wait longer for that, so a label distinguishes them.
 	binding bool
 }
 
+// podAges returns the gauges of waiting times.
 func (o *Observer) podAges() []podAge {
 	unless := func(over bool, since time.Time) time.Time {
 		if over {
@@ -123,9 +126,8 @@ func (o *Observer) podAges() []podAge {
 	}
 }
 
-// hasStarted reports whether a pod is ready, or was: a pod that fails a probe after a month has not been starting
-// for a month. Whether a pod was ready is known of those that this process saw pending; of the others it is taken
-// for granted.
+// hasStarted reports whether a pod is ready or has been: a pod that fails a probe after a month has not been starting for a month. A
+// pod that is not pending and that this process never saw pending counts as started.
 func (o *Observer) hasStarted(p *cluster.Pod) bool {
 	if p.Ready || p.Phase == corev1.PodPending {
 		return p.Ready
@@ -137,7 +139,7 @@ func (o *Observer) hasStarted(p *cluster.Pod) bool {
 
 type ownerKey struct{ version, namespace, kind, name string }
 
-// ownerPath is where a pod's owner is found in the API, "" without owner. Pods of one owner share it.
+// ownerPath returns the path of a pod's owner in the API, "" if it has none. known caches it, so that pods of one owner share the string.
 func ownerPath(known map[ownerKey]string, p *cluster.Pod) string {
 	if p.Owner == nil {
 		return ""
@@ -174,8 +176,8 @@ func (o *Observer) pods(last, snap *cluster.Snapshot) {
 	}
 }
 
-// started looks at a pod that is no longer pending. Binding is reported once, starting when the pod is ready; after that, or when the
-// pod has ended, it is forgotten.
+// started measures a pod that is no longer pending. It measures binding once, and the start when the pod is ready. After that, or if
+// the pod has ended, the pod is forgotten.
 func (o *Observer) started(was, is *cluster.Pod) {
 	left := was == nil || was.UID != is.UID || was.Phase == corev1.PodPending
 	if o.Detailed && left && !is.Scheduled.IsZero() {
@@ -191,12 +193,12 @@ func (o *Observer) started(was, is *cluster.Pod) {
 	}
 }
 
-// dynamicResources says, as a label, whether a pod uses resource claims.
+// dynamicResources returns the value of the label for whether a pod uses resource claims.
 func dynamicResources(p *cluster.Pod) string {
 	return strconv.FormatBool(len(p.Class.Spec.ResourceClaims) > 0)
 }
 
-// measure tells how long a pod took until some time: since it was created, and since a plan first had a place for it.
+// measure observes how long a pod took until a time: since it was created, and since a plan first had a place for it.
 func (o *Observer) measure(p *cluster.Pod, until time.Time, created, planned prometheus.Observer) {
 	created.Observe(until.Sub(p.Created).Seconds())
 	if times, _ := o.Times.Get(p.UID); !times.Schedulable.IsZero() {

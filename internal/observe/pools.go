@@ -23,6 +23,7 @@ var (
 	poolPlans = telemetry.Gauge("karpenter_nodepools_disruption_plans_waiting")
 )
 
+// writePools writes the gauges about pools: limits, use, cost, pauses and plans that wait for approval.
 func (o *Observer) writePools(out *telemetry.Text, snap *cluster.Snapshot) {
 	pools, _ := o.Catalogs.Pools(telemetry.WithController(context.Background(), "metrics.nodepool"), snap)
 	cost := map[string]cloud.NanoUSD{}
@@ -69,7 +70,7 @@ func (o *Observer) writePools(out *telemetry.Text, snap *cluster.Snapshot) {
 	}
 }
 
-// waitingPlans counts, by pool, the plans that wait for a decision.
+// waitingPlans counts, by pool, the DisruptionPlans that wait for a user's decision.
 func waitingPlans(snap *cluster.Snapshot) map[string]int {
 	out := map[string]int{}
 	for plan := range snap.DisruptionPlans() {
@@ -102,7 +103,7 @@ func (o *Observer) costErrors(ctx context.Context, last, snap *cluster.Snapshot)
 	if len(news) == 0 {
 		return
 	}
-	pools, _ := o.Catalogs.Pools(ctx, snap) // has no pool without instance types
+	pools, _ := o.Catalogs.Pools(ctx, snap) // only pools with instance types
 	for _, pool := range news {
 		if _, known := pools[pool]; !known {
 			o.Metrics.PoolCostTrackerErrors.WithLabelValues(pool).Inc()

@@ -14,7 +14,7 @@ var quotaLimit, quotaUsed = telemetry.Gauge("karpenter_capacityquotas_limit"), t
 // mostQuotas is how many quotas have gauges.
 const mostQuotas = 200
 
-// writeQuotas tells what quotas allow and what is used.
+// writeQuotas writes the limits and the use of CapacityQuotas, of mostQuotas at most.
 func writeQuotas(out *telemetry.Text, snap *cluster.Snapshot) {
 	var quotas []*autoscalingv1beta1.CapacityQuota
 	for q := range cluster.Quotas.All(snap) {

@@ -24,22 +24,22 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// clients are ways to the API server, each with a rate of its own, so that a flood of one kind of request does not
-// hold up the others.
+// clients are the clients of the API server, each with a rate limit of its own, so that many requests of one kind do not delay the
+// others.
 type clients struct {
 	rest      *rest.Config
 	main      client.WithWatch // claims, nodes, and what is read of the kinds of Kubernetes
-	raw       rest.Interface   // custom resources are read with it
+	raw       rest.Interface   // for custom resources that are watched
 	version   server
 	evictions client.Client
 	hints     client.Client
 	events    client.Client
-	reviews   client.Client // of who reads metrics
-	rewrites  client.Client // of what is stored in older versions
-	groups    []string      // of the kinds that are ours
+	reviews   client.Client // token and access reviews, for readers of metrics
+	rewrites  client.Client // rewrites objects that are stored in older versions
+	groups    []string      // API groups of Karpenter's kinds
 }
 
-// server is what is asked of the API server itself.
+// server asks the API server about itself.
 type server interface {
 	ServerVersion() (*apimachineryversion.Info, error)
 	ServerGroups() (*metav1.APIGroupList, error)
@@ -47,17 +47,17 @@ type server interface {
 
 const (
 	evictionQPS, evictionBurst = 100, 200
-	// Hints are worth something for a moment only: they come all at once, or too late.
+	// Hints are useful for a moment only, so they are written at a high rate.
 	hintQPS, hintBurst = 500, 1000
 	// Events are for people and may be late.
 	eventQPS, eventBurst = 50, 100
-	// Anybody who reaches the port can make us ask.
+	// Reviews are few, because any client that reaches the port can cause them.
 	reviewQPS, reviewBurst = 5, 10
 	// Rewriting is done once, beside everything else: 5,000 objects take half a minute.
 	rewriteQPS, rewriteBurst = 150, 150
 )
 
-// scheme knows every kind that Karpenter reads or writes, those of the provider with it.
+// scheme returns a scheme with every kind that Karpenter reads or writes, including those of the provider.
 func scheme(of NodeClasses) (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -71,12 +71,13 @@ func scheme(of NodeClasses) (*runtime.Scheme, error) {
 	return s, nil
 }
 
+// newClients makes the clients. Their requests are counted and timed.
 func newClients(o Options, m *telemetry.Metrics) (*clients, error) {
 	kinds, err := scheme(o.NodeClasses)
 	if err != nil {
 		return nil, err
 	}
-	make := func(qps, burst int) (client.WithWatch, *rest.Config, error) {
+	newClient := func(qps, burst int) (client.WithWatch, *rest.Config, error) {
 		c := rest.CopyConfig(o.REST)
 		c.QPS, c.Burst, c.RateLimiter = float32(qps), burst, nil
 		if c.UserAgent == "" {
@@ -90,10 +91,10 @@ func newClients(o Options, m *telemetry.Metrics) (*clients, error) {
 		return w, c, nil
 	}
 	out := &clients{groups: []string{v1.Group, o.NodeClasses.Group}}
-	if out.main, out.rest, err = make(o.Settings.Client.QPS, o.Settings.Client.Burst); err != nil {
+	if out.main, out.rest, err = newClient(o.Settings.Client.QPS, o.Settings.Client.Burst); err != nil {
 		return nil, err
 	}
-	bare := rest.CopyConfig(out.rest) // every request says its own path
+	bare := rest.CopyConfig(out.rest) // without group and version: each request sets its whole path
 	bare.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
 	if out.raw, err = rest.UnversionedRESTClientFor(bare); err != nil {
 		return nil, fmt.Errorf("API client: %w", err)
@@ -101,19 +102,19 @@ func newClients(o Options, m *telemetry.Metrics) (*clients, error) {
 	if out.version, err = discovery.NewDiscoveryClientForConfig(out.rest); err != nil {
 		return nil, fmt.Errorf("API client: %w", err)
 	}
-	if out.evictions, _, err = make(evictionQPS, evictionBurst); err != nil {
+	if out.evictions, _, err = newClient(evictionQPS, evictionBurst); err != nil {
 		return nil, err
 	}
-	if out.hints, _, err = make(hintQPS, hintBurst); err != nil {
+	if out.hints, _, err = newClient(hintQPS, hintBurst); err != nil {
 		return nil, err
 	}
-	if out.events, _, err = make(eventQPS, eventBurst); err != nil {
+	if out.events, _, err = newClient(eventQPS, eventBurst); err != nil {
 		return nil, err
 	}
-	if out.reviews, _, err = make(reviewQPS, reviewBurst); err != nil {
+	if out.reviews, _, err = newClient(reviewQPS, reviewBurst); err != nil {
 		return nil, err
 	}
-	if out.rewrites, _, err = make(rewriteQPS, rewriteBurst); err != nil {
+	if out.rewrites, _, err = newClient(rewriteQPS, rewriteBurst); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -132,13 +133,13 @@ func (c *clients) kubernetes() (*version.Version, error) {
 	return minor.Parse(info.GitVersion)
 }
 
-// understandsHints reports whether kube-scheduler takes hints.
+// understandsHints reports whether kube-scheduler of this version uses hints.
 func (c *clients) understandsHints() (bool, error) {
 	v, err := c.kubernetes()
 	return err == nil && minor.Hints().In(v), err
 }
 
-// tellVersion says in the log which Kubernetes this is, and which features that are wanted it is too old for.
+// tellVersion logs the version of Kubernetes, and the features that are switched on but need a newer one.
 func (c *clients) tellVersion(ctx context.Context, s *Settings) {
 	v, err := c.kubernetes()
 	if err != nil {
@@ -160,12 +161,12 @@ func (c *clients) tellVersion(ctx context.Context, s *Settings) {
 	telemetry.Log(ctx).Info("Kubernetes found", "kubernetes", v.String())
 }
 
-// tellUnconverted says in the log that the definitions serve a version that no webhook converts: a client that reads or
-// writes it is refused, and so is every reader of an object that is stored in it.
+// tellUnconverted logs an error if the definitions serve v1beta1 although no webhook converts it: requests for it fail, and so does every
+// read of an object that is stored in it.
 func (c *clients) tellUnconverted(ctx context.Context) {
 	groups, err := c.version.ServerGroups()
 	if err != nil {
-		return // no more than a hint would be missing
+		return // only this log line is lost
 	}
 	for _, g := range groups.Groups {
 		served := slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == generations.V1Beta1 })

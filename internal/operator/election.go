@@ -24,11 +24,11 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// errLostLease ends a program that no longer leads. It comes back as a standby.
+// errLostLease ends a program that no longer leads. It is started again and is a standby then.
 var errLostLease = errors.New("lost the lease")
 
-// elected returns a function that runs lead for as long as this replica holds the lease. When ctx ends, lead has returned
-// before the lease is given back, so that two replicas never act at the same time.
+// elected returns a function that runs lead for as long as this replica may act: it holds the lease, or a Host or the settings decide.
+// When ctx ends, lead has returned before the lease is given back, so that two replicas never act at the same time.
 func (p *parts) elected(base *rest.Config, lead func(context.Context) error) func(context.Context) error {
 	s := p.settings.LeaderElection
 	if p.host != nil {
@@ -58,7 +58,7 @@ func (h *Host) elected(lead func(context.Context) error) func(context.Context) e
 	}
 }
 
-// acting returns lead, with a metric that says that this replica acts.
+// acting returns lead, preceded by setting the metric that this replica acts.
 func (p *parts) acting(lead func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		p.metrics.LeaderStatus.WithLabelValues(p.settings.LeaderElection.Name).Set(1)
@@ -66,7 +66,8 @@ func (p *parts) acting(lead func(context.Context) error) func(context.Context) e
 	}
 }
 
-// elect runs lead for as long as the lock is held.
+// elect waits for the lock and runs lead for as long as the lock is held. It returns the error of lead, with errLostLease if the lease
+// was lost. The election runs with a context of its own (lease), which ends only after lead has returned.
 func (p *parts) elect(ctx context.Context, lock resourcelock.Interface, lead func(context.Context) error) error {
 	s := p.settings.LeaderElection
 	lease, release := context.WithCancel(context.WithoutCancel(ctx))
@@ -95,7 +96,7 @@ func (p *parts) elect(ctx context.Context, lock resourcelock.Interface, lead fun
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
-	// A standby that is stopped has nothing to finish.
+	// A standby that is stopped has nothing to finish: its election ends at once.
 	defer context.AfterFunc(ctx, func() {
 		select {
 		case <-began:
@@ -147,7 +148,7 @@ func newLock(base *rest.Config, s LeaderElectionSettings) (resourcelock.Interfac
 	}, nil
 }
 
-// hostname is the name of the pod. Where pods share a host with others, only the environment knows it.
+// hostname returns the name of the pod. If the pod uses the host's network, only the environment variable has it.
 func hostname() (string, error) {
 	if name := os.Getenv("HOSTNAME"); name != "" {
 		return name, nil

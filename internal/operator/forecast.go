@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// forecastBack and forecastHours are from how many hours ago until how many hours ahead a forecast is served; "hours" asks for another
-	// number, of mostHours at most.
+	// A forecast is served from forecastBack ago until forecastHours ahead. The parameter "hours" asks for another number of hours, at
+	// most mostHours.
 	forecastBack  = 3 * time.Hour
 	forecastHours = 6
 	mostHours     = 24
 )
 
-// serveForecast answers with what NodePools and CapacityBuffers expect that learn.
+// serveForecast answers with the forecasts of the NodePools and CapacityBuffers that learn, as JSON. l is nil if learning is off.
 func serveForecast(l *learn.Learner) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		hours := forecastHours

@@ -25,28 +25,29 @@ import (
 )
 
 const (
-	// allowedFor and refusedFor are how long an answer of the API server is believed: a user who loses a right has it for so much longer.
+	// allowedFor and refusedFor are how long an answer of the API server is cached. A user who loses a right keeps it for that long.
 	allowedFor = time.Minute
 	refusedFor = 10 * time.Second
-	// mostVerdicts are remembered. Who sends one bad token after the other makes the API server work, at the rate of the client, and
-	// forgets what was known of others; they are asked about again.
+	// mostVerdicts is how many answers are cached. If there are more, for example because a client sends many bad tokens, all are
+	// forgotten, and the API server is asked again, at the rate of the client for reviews.
 	mostVerdicts = 256
-	// longestToken is the longest that is looked at.
+	// longestToken is the longest token that is accepted.
 	longestToken = 16 << 10
 	reviewTime   = 5 * time.Second
 )
 
-// A guard lets those through whom the API server knows by their token, and allows to read the path.
+// A guard passes a request on if the API server authenticates its bearer token and allows its user to access the path.
 type guard struct {
 	next   http.Handler
 	client client.Client
 
 	mu       sync.Mutex
-	verdicts map[[sha256.Size]byte]ruling
+	verdicts map[[sha256.Size]byte]ruling // by a hash of method, path and token
 }
 
+// A ruling is a cached answer.
 type ruling struct {
-	status int // http.StatusOK for who is let through
+	status int // http.StatusOK if the request may pass
 	until  time.Time
 }
 
@@ -66,7 +67,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// judge returns what is answered to a request, http.StatusOK if it may pass.
+// judge returns the status of the answer to a request, http.StatusOK if it may pass.
 func (g *guard) judge(r *http.Request) int {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if token = strings.TrimSpace(token); !ok || token == "" || len(token) > longestToken {
@@ -95,6 +96,7 @@ func (g *guard) known(key [sha256.Size]byte) (status int, ok bool) {
 	return v.status, ok && time.Now().Before(v.until)
 }
 
+// remember caches an answer.
 func (g *guard) remember(key [sha256.Size]byte, status int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,7 +110,7 @@ func (g *guard) remember(key [sha256.Size]byte, status int) {
 	g.verdicts[key] = ruling{status, time.Now().Add(lasts)}
 }
 
-// review asks the API server whose token it is, and whether they may.
+// review asks the API server which user a token belongs to, and whether that user may access the path.
 func (g *guard) review(ctx context.Context, token, verb, path string) (status int, err error) {
 	who := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	if err := g.client.Create(ctx, who); err != nil {
@@ -135,8 +137,8 @@ func (g *guard) review(ctx context.Context, token, verb, path string) (status in
 	return http.StatusOK, nil
 }
 
-// selfSigned makes a certificate of its own for each process, so that tokens do not travel in the clear. Clients
-// cannot tell by it whom they talk to.
+// selfSigned returns a TLS configuration with a new self-signed certificate, so that tokens are encrypted. It does not prove to clients
+// which server they talk to.
 func selfSigned() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

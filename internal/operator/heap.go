@@ -9,13 +9,12 @@ import (
 )
 
 const (
-	// busyGarbage and calmGarbage are about how much garbage may lie around before it is collected. By default a
-	// process grows to twice of what is alive before it looks for garbage; in a large cluster most of that would be
-	// memory bought for nothing. The less garbage there is, the less often it would have to be collected anyway, so
-	// a process that hardly makes any may as well be small.
+	// busyGarbage and calmGarbage are how much garbage there may be before it is collected, about. By default a process grows to twice
+	// its live heap before a collection, which in a large cluster is mostly wasted memory. A process that makes little garbage is
+	// collected rarely anyway, so it gets the smaller number.
 	busyGarbage = 64 << 20
 	calmGarbage = 24 << 20
-	// calmCycles is how many collections between two looks are few.
+	// calmCycles is the number of collections between two looks up to which a process counts as calm.
 	calmCycles = 2
 	// leastGC is the least percentage by which the heap grows between collections.
 	leastGC = 40
@@ -25,7 +24,7 @@ const (
 	cyclesKey = "/gc/cycles/total:gc-cycles"
 )
 
-// gcPercent is how much the heap may grow between collections, of which there were so many in the last heapEvery.
+// gcPercent returns the GC percentage (as GOGC) for a heap of live bytes, after a number of collections (cycles) in the last heapEvery.
 func gcPercent(live, cycles uint64) int {
 	garbage := uint64(busyGarbage)
 	if cycles <= calmCycles {
@@ -34,7 +33,7 @@ func gcPercent(live, cycles uint64) int {
 	return min(100, max(leastGC, int(100*garbage/max(1, live))))
 }
 
-// watchHeap collects garbage the more often the more is alive, until ctx ends. A user who sets GOGC has decided.
+// watchHeap adapts the GC percentage to the live heap until ctx ends. If the user has set GOGC, it changes nothing.
 func (p *parts) watchHeap(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		<-ctx.Done()

@@ -20,7 +20,7 @@ import (
 const (
 	// historyEvery is how often the history is written; a crash loses what came since.
 	historyEvery = 5 * time.Minute
-	// historyPatience bounds one read or write: neither the first turn of the loops nor the end of the program waits longer.
+	// historyPatience bounds one read or write, because the start of the loops and the end of the program wait for it.
 	historyPatience = 5 * time.Second
 	// historyRecords and historyBytes bound what is kept; a ConfigMap may have 1 MiB.
 	historyRecords = 2000
@@ -29,15 +29,15 @@ const (
 	forecastKey    = "forecast.json.gz"
 )
 
-// A history keeps the newest decisions and what the fleet cost in a ConfigMap, for the next process that leads.
+// A history keeps the newest decisions, what the fleet cost and what was learned in a ConfigMap, for the next process that leads.
 type history struct {
 	configMap client.ObjectKey
 	client    client.Client
 	journal   *journal.Journal
 	shown     *page.Service
 	metrics   *telemetry.Metrics
-	learner   *learn.Learner // nil where nothing is learned
-	folder    string         // of the journal; where there is one the decisions are read from there
+	learner   *learn.Learner // nil if learning is off
+	folder    string         // of the journal, "" for none; decisions are read from there if it is set
 }
 
 // A keptHistory is what the ConfigMap holds.
@@ -46,7 +46,7 @@ type keptHistory struct {
 	Records []journal.Record `json:"records,omitempty"`
 }
 
-// history returns what keeps the history, in a ConfigMap if the settings name one.
+// history makes the history. Without a ConfigMap in the settings it writes nothing.
 func (p *parts) history(shown *page.Service) (*history, error) {
 	h := &history{client: p.clients.main, learner: p.learner, journal: p.journal, shown: shown, metrics: p.metrics,
 		folder: p.settings.Journal.Dir}
@@ -60,7 +60,7 @@ func (p *parts) history(shown *page.Service) (*history, error) {
 	return h, nil
 }
 
-// restore reads what an earlier process kept. It makes no difference to the loops when that fails.
+// restore reads what an earlier process kept, for the journal and the page. Failures are only logged.
 func (h *history) restore(ctx context.Context) {
 	kept, err := h.read(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func (h *history) restore(ctx context.Context) {
 	h.shown.Restore(kept.Costs)
 }
 
-// read returns the decisions and costs that an earlier process kept, and gives what it learned to the learner.
+// read returns the decisions and costs in the ConfigMap, and passes what was learned to the learner.
 func (h *history) read(ctx context.Context) (kept keptHistory, err error) {
 	if h.configMap.Name == "" {
 		return kept, nil
@@ -103,7 +103,7 @@ func (h *history) read(ctx context.Context) (kept keptHistory, err error) {
 	return kept, err
 }
 
-// run writes the history now and then, and when ctx ends.
+// run writes the history every historyEvery, and once more when ctx ends.
 func (h *history) run(ctx context.Context) error {
 	if h.configMap.Name == "" {
 		return nil
@@ -119,6 +119,7 @@ func (h *history) run(ctx context.Context) error {
 	return nil
 }
 
+// write writes the history into the ConfigMap, which must exist.
 func (h *history) write(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, historyPatience)
 	defer cancel()
@@ -146,7 +147,7 @@ func (h *history) write(ctx context.Context) error {
 	return nil
 }
 
-// pack compresses a history, without its oldest decisions where it would be too large.
+// pack compresses a history. If it is too large, pack drops the older half of the decisions until it fits.
 func pack(h keptHistory) ([]byte, error) {
 	for {
 		var packed bytes.Buffer

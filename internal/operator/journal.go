@@ -12,8 +12,8 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// serveJournal answers with the records that are in memory, as lines of JSON: all, or those with a number above
-// "after", or the "last" so many.
+// serveJournal answers with the records that are in memory, as lines of JSON: all of them, the records with a number above the parameter
+// "after", or the newest as many as the parameter "last".
 func serveJournal(j *journal.Journal) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -32,6 +32,7 @@ func serveJournal(j *journal.Journal) http.HandlerFunc {
 	}
 }
 
+// queryOf reads the parameters "after" and "last" of a request.
 func queryOf(r *http.Request) (q journal.Query, err error) {
 	values := r.URL.Query()
 	if text := values.Get("after"); text != "" {
@@ -50,7 +51,8 @@ func queryOf(r *http.Request) (q journal.Query, err error) {
 // keepEvery is how long records may be in memory only.
 const keepEvery = time.Second
 
-// keepJournal writes the journal to its folder, and what is left when ctx ends. It makes no difference to anybody else when that fails.
+// keepJournal writes new records of the journal to its folder until ctx ends, and the rest then. A failure is logged once until writing
+// works again, and affects nothing else.
 func (p *parts) keepJournal(ctx context.Context) error {
 	watched := p.metrics.Loop("journal", 1)
 	defer p.metrics.End(watched)

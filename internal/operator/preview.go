@@ -10,7 +10,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// preview returns what plans, for the page, for pods of manifests in the present cluster; nil if there is no planner.
+// preview returns the function with which the page plans for the pods of manifests in the present cluster, nil if plan is nil.
 func (p *parts) preview(plan func(context.Context, []byte, engine.Question) ([]byte, error)) func(context.Context, []byte) ([]byte, error) {
 	if plan == nil {
 		return nil
@@ -24,7 +24,7 @@ func (p *parts) preview(plan func(context.Context, []byte, engine.Question) ([]b
 	}
 }
 
-// present is the question about the present cluster, without pods.
+// present returns a question about the present cluster without pods, or an error that tells the user why there can be none.
 func (p *parts) present(ctx context.Context) (in engine.Question, err error) {
 	snap := p.store.Snapshot()
 	if !snap.Synced() {

@@ -12,8 +12,8 @@ import (
 // recordEvery is how often pods are compared with what is recorded of them. A pod that came and went in between is not recorded.
 const recordEvery = 5 * time.Second
 
-// record writes the pods of the cluster to a folder as they come and go, and what is left when ctx ends. It makes
-// no difference to anybody else when that fails.
+// record writes the pods of the cluster to a folder as they come and go, until ctx ends. A failure is logged once until writing works
+// again, and affects nothing else.
 func (p *parts) record(ctx context.Context) error {
 	watched := p.metrics.Loop("recording", 1)
 	defer p.metrics.End(watched)

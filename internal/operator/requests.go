@@ -9,11 +9,12 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// countRequests counts and times what is asked of the API server.
+// countRequests returns a wrapper of a transport that counts requests to the API server, and times those that are no watches.
 func countRequests(m *telemetry.Metrics) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return &counter{next, m} }
 }
 
+// A counter is the transport that countRequests returns.
 type counter struct {
 	next    http.RoundTripper
 	metrics *telemetry.Metrics
@@ -34,7 +35,7 @@ func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// apiPath is what a request is about.
+// apiPath says which kind a request is for.
 type apiPath struct{ group, version, kind, subresource string }
 
 // parsePath reads the path of a request for objects: /api/v1/… or /apis/<group>/<version>/…, with or without namespace.

@@ -23,19 +23,19 @@ type registry interface {
 }
 
 const (
-	// scrapes is how many are written at the same time: each is some work. Others wait for their turn.
+	// scrapes is how many scrapes are written at the same time, because each takes CPU time and memory. Others wait.
 	scrapes = 2
-	// scrapeWait is how long a scrape waits for its turn.
+	// scrapeWait is how long a scrape waits for that at most.
 	scrapeWait = 5 * time.Second
-	// mostReaders is how many answers are kept for readers at the same time, and readersOfOneHost how many of them for one address.
+	// mostReaders is how many scrapes are answered at the same time, and readersOfOneHost how many of them for one address.
 	mostReaders, readersOfOneHost = 32, 4
 	// partTimeout is how long a reader may take for readChunk bytes.
 	partTimeout = 10 * time.Second
 	readChunk   = 256 << 10
 )
 
-// scrapesHandler answers scrapes in Prometheus's text format: first what is registered, then what is read from the newest snapshot, which
-// is far more. The text is compressed into memory before it is sent, so a slow reader delays no other reader.
+// scrapesHandler answers scrapes in Prometheus's text format: first the registered metrics, then the gauges that are made from the newest
+// snapshot, which are far more. The text is compressed into memory before it is sent, so that a slow reader delays no other reader.
 type scrapesHandler struct {
 	registered http.Handler
 	snapshot   scraper
@@ -48,12 +48,13 @@ func newScrapes(r registry, s scraper) http.Handler {
 	return &scrapesHandler{
 		registered: promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r, DisableCompression: true}), snapshot: s,
 		slots: make(chan struct{}, scrapes),
-		// the level exists
+		// the error is always nil, because the level exists
 		zippers: sync.Pool{New: func() any { z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed); return z }},
 		readers: readers{hosts: map[string]int{}},
 	}
 }
 
+// ServeHTTP writes the text while it holds a slot, and sends it after it has given the slot back.
 func (h *scrapesHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	if !h.readers.enter(host) {
@@ -83,7 +84,7 @@ func busy(w http.ResponseWriter) {
 	http.Error(w, "others are being answered; try again", http.StatusServiceUnavailable)
 }
 
-// write returns the compressed text. It returns nil after it has answered with an error.
+// write returns the compressed text, or nil after it has answered with an error.
 func (h *scrapesHandler) write(w http.ResponseWriter, r *http.Request) *bytes.Buffer {
 	text := &bytes.Buffer{}
 	z := h.zippers.Get().(*gzip.Writer)
@@ -104,7 +105,7 @@ func (h *scrapesHandler) write(w http.ResponseWriter, r *http.Request) *bytes.Bu
 	return text
 }
 
-// send sends compressed text to a reader, who has partTimeout for each part of it.
+// send sends the text, decompressed unless zipped. The reader has partTimeout for each readChunk bytes.
 func send(w http.ResponseWriter, text *bytes.Buffer, zipped bool) {
 	var from io.Reader = text
 	if zipped {
@@ -149,7 +150,7 @@ func (r *readers) leave(host string) {
 	}
 }
 
-// An answer is compressed, and remembers its status.
+// An answer is a ResponseWriter that writes into body (which compresses), and keeps the status.
 type answer struct {
 	header http.Header
 	body   io.Writer

@@ -26,10 +26,10 @@ import (
 	"karpenter.sh/karpenter/internal/ui/page"
 )
 
-// Addresses are where metrics, probes and the page are served, "" where they are not.
+// Addresses are the addresses at which metrics, probes and the page are served, "" for those that are not.
 type Addresses struct{ Metrics, Health, Page string }
 
-// newMetrics registers everything that this program counts.
+// newMetrics registers all metrics of the program, with those of Go and the process.
 func newMetrics(r *prometheus.Registry, o Options) *telemetry.Metrics {
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m := telemetry.NewMetrics(r, telemetry.ConditionKinds(o.NodeClasses.Label))
@@ -37,7 +37,7 @@ func newMetrics(r *prometheus.Registry, o Options) *telemetry.Metrics {
 	return m
 }
 
-// whileLeading collects nothing on a standby, which reports on itself only.
+// whileLeading is a collector that collects nothing on a standby.
 type whileLeading struct {
 	prometheus.Collector
 	leading *atomic.Bool
@@ -49,23 +49,23 @@ func (w whileLeading) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Limits of the listeners. No client needs longer, and a client that takes longer holds up the others.
+// Time limits of the listeners. Without them slow clients could use up connections.
 const (
 	readTimeout  = 10 * time.Second
 	writeTimeout = time.Minute
 	idleTimeout  = 2 * time.Minute
 )
 
-// A listening says what is served where.
+// A listening is one listener.
 type listening struct {
 	host    string
-	port    int // 0: nowhere
+	port    int // 0: it is not served
 	handler http.Handler
-	secure  bool // over TLS, with a certificate of its own
-	at      *string
+	secure  bool    // over TLS, with a self-signed certificate
+	at      *string // gets the address
 }
 
-// serve starts the listeners. What it returns stops them.
+// serve starts the listeners, calls started with their addresses, and returns a function that stops them.
 func serve(ctx context.Context, s Settings, metrics, ui http.Handler, c checks, started func(Addresses)) (func(), error) {
 	var at Addresses
 	var servers []*http.Server
@@ -105,6 +105,7 @@ func serve(ctx context.Context, s Settings, metrics, ui http.Handler, c checks, 
 	return stop, nil
 }
 
+// listen opens the listener and sets its address.
 func (l listening) listen() (net.Listener, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(l.host, strconv.Itoa(l.port)))
 	if err != nil {
@@ -122,7 +123,7 @@ func (l listening) listen() (net.Listener, error) {
 	return tls.NewListener(listener, config), nil
 }
 
-// newServer returns a server that waits for no client for long.
+// newServer returns a server with time limits.
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout}
@@ -131,6 +132,7 @@ func newServer(h http.Handler) *http.Server {
 // A scraper writes gauges in Prometheus's text format.
 type scraper interface{ Scrape(io.Writer) error }
 
+// metricsHandler serves everything on the metrics port: metrics, journal, snapshot, forecast and, with profiling, pprof.
 func metricsHandler(r registry, s scraper, j *journal.Journal, asked storyteller, learner *learn.Learner, profiling bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", newScrapes(r, s))
@@ -147,7 +149,7 @@ func metricsHandler(r registry, s scraper, j *journal.Journal, asked storyteller
 	return mux
 }
 
-// guarded puts a guard before what is served on the metrics port, if there is to be one.
+// guarded puts a guard before the handler of the metrics port, if the settings ask for authentication.
 func guarded(s Settings, c *clients, h http.Handler) http.Handler {
 	if !s.Serve.MetricsAuthentication {
 		return h
@@ -155,10 +157,10 @@ func guarded(s Settings, c *clients, h http.Handler) http.Handler {
 	return newGuard(h, c.reviews)
 }
 
-// uiIsLocal reports whether the page is reached from this machine only.
+// uiIsLocal reports whether the page can be reached from this machine only.
 func (s *Settings) uiIsLocal() bool { return page.Loopback(s.Serve.UIHost) }
 
-// pageHandler serves the page: to everybody on this machine, else to whom the API server lets.
+// pageHandler serves the page without a guard if it can be reached from this machine only, else with one.
 func pageHandler(s Settings, c *clients, shown *page.Service) http.Handler {
 	if s.uiIsLocal() {
 		return shown.Open()
@@ -184,11 +186,11 @@ func healthHandler(c checks) http.Handler {
 	return mux
 }
 
-// longestSilence is how long a loop may neither begin a turn nor wait for one. The lease is renewed all the while:
-// without a restart such a program would lead for ever.
+// longestSilence is how long a loop may neither begin a turn nor wait for one before the liveness check fails. The lease is renewed
+// meanwhile, so without a restart such a program would lead for ever.
 const longestSilence = 10 * time.Minute
 
-// alive returns the liveness check: no loop hangs.
+// alive returns the liveness check, which fails if a loop hangs.
 func alive(m *telemetry.Metrics) func() error {
 	return func() error {
 		if silent := m.Silent(longestSilence); len(silent) > 0 {
@@ -198,8 +200,8 @@ func alive(m *telemetry.Metrics) func() error {
 	}
 }
 
-// ready returns the readiness check: our own kinds are known, and what is watched is in the store. A standby that does
-// not watch needs only the first.
+// ready returns the readiness check. It fails if the API server does not know Karpenter's kinds, or if the store has not read the whole
+// cluster. The second does not matter on a standby that does not watch (cold).
 func ready(kinds meta.RESTMapper, missing func() ([]string, time.Duration), leading *atomic.Bool, cold bool) func() error {
 	return func() error {
 		for _, kind := range []string{"NodePool", "NodeClaim"} {

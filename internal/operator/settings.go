@@ -21,21 +21,20 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// Settings is everything about Karpenter itself that can be set. DefaultSettings returns what holds without anybody saying
-// anything; the zero value is not usable.
+// Settings are all settings of the program. DefaultSettings returns the defaults; the zero value is not usable.
 type Settings struct {
-	Service string // name of the Kubernetes service; that of the conversion webhook is named after it
+	Service string // name of the Kubernetes service; the service of the conversion webhook is named after it
 
 	Serve ServeSettings
 
 	DisableObservability bool // no metrics about single nodes, pods and pools, and none about conditions
-	HistoricMetrics      bool // metrics also have the names that releases before gave them
+	HistoricMetrics      bool // metrics also have the names of earlier releases
 	Log                  telemetry.LogSettings
 
 	Client         ClientSettings
 	LeaderElection LeaderElectionSettings
 	DisableWarmup  bool  // a standby starts to watch only when it is elected
-	MemoryLimit    int64 // bytes; what is not positive is no limit
+	MemoryLimit    int64 // bytes; 0 or less is no limit
 	CPURequests    int   // millicores, scales the number of workers
 
 	Batch            BatchSettings
@@ -46,14 +45,14 @@ type Settings struct {
 	Disruption       DisruptionSettings
 	Journal          JournalSettings
 	RecordDir        string // folder for the pods that came and went; "" for none
-	Stories          string // folder for worlds in which pods are not bound though there is room for them
+	Stories          string // folder for scenarios in which pods are not bound although there is room for them; "" for none
 	Older            OlderSettings
 }
 
-// ServeSettings say what the program serves, where and to whom.
+// ServeSettings say what the program serves, where, and who may read it.
 type ServeSettings struct {
 	MetricsPort, HealthProbePort int    // 0: no listener
-	Host                         string // where they listen: everywhere if empty, as kubelets and Prometheus are on other machines
+	Host                         string // address of both; "" is all addresses, since kubelets and Prometheus are on other machines
 	UIPort                       int    // of the page; 0: no listener
 	UIHost                       string // where the page listens; a reader on another machine needs a token there
 	MetricsAuthentication        bool   // the API server decides who may read the metrics port
@@ -67,17 +66,17 @@ type JournalSettings struct {
 	Ledger    LedgerSettings
 }
 
-// LedgerSettings say whether what machines cost is noted, and for whom.
+// LedgerSettings say whether and where the ledger of costs is kept.
 type LedgerSettings struct {
 	ConfigMaps string   // the name of the ConfigMaps that keep it, without their number; "" for no ledger
-	Labels     []string // keys of pods' labels by which it can be read
+	Labels     []string // keys of labels of pods by which costs can be read
 	OpenCost   bool     // nodes have metrics under OpenCost's names, with or without a ledger
 }
 
 // mostLedgerLabels is how many labels the ledger may have: each one divides its rows further.
 const mostLedgerLabels = 2
 
-// ClientSettings limit how much is asked of the API server.
+// ClientSettings limit the rate of requests to the API server.
 type ClientSettings struct {
 	QPS, Burst int
 }
@@ -85,7 +84,7 @@ type ClientSettings struct {
 // LeaderElectionSettings say how replicas agree on who acts.
 type LeaderElectionSettings struct {
 	Disabled        bool
-	Name, Namespace string // without namespace, that in which the program runs
+	Name, Namespace string // of the lease; without a namespace, the program's own is used
 }
 
 // BatchSettings say how long pods are collected before they are planned for.
@@ -100,10 +99,10 @@ type SchedulingSettings struct {
 	MinValuesBestEffort bool
 	Devices             bool // resource claims are planned for
 	DefaultSpread       []corev1.TopologySpreadConstraint
-	SpotTypes           int     // of so many instance types a spot machine is bought, where so many are cheap enough
-	ImportCommitments   string  // the part of what the account has bought that this cluster counts on; "" imports nothing
+	SpotTypes           int     // how many instance types a spot launch names, if as many are cheap enough
+	ImportCommitments   string  // the part of the account's commitments that this cluster counts on; "" imports nothing
 	Foresight           bool    // room is kept for pods that are announced
-	LearnQuantile       float64 // on such a part of the days no more pods come than room is kept for, where it is learned
+	LearnQuantile       float64 // the part of the days on which the learned room was enough, which decides how much room is kept
 	NodePrice           float64 // in dollars an hour, what decisions add for each node
 	InterruptionCost    float64 // in dollars, what it costs when a spot machine is taken back; 0: nothing
 }
@@ -113,7 +112,7 @@ type Gates struct {
 	NodeRepair, ReservedCapacity, SpotToSpotConsolidation, NodeOverlay, StaticCapacity bool
 	CapacityBuffer, CommitmentDiscounts, CapacityQuota, PodDeletionCostManagement      bool
 	RolloutPolicies                                                                    bool
-	// A node goes before its replacement comes where there can be none beside it.
+	// With these gates a node goes before its replacement comes if there can be none beside it.
 	TerminateFirstDrift, TerminateFirstRepair bool
 	// Unknown are the names that are switched on without code behind them. The log names them when the program starts.
 	Unknown []string
@@ -127,7 +126,7 @@ type HintSettings struct {
 	HoldTaint bool
 }
 
-// DisruptionSettings are about moves that users do not notice.
+// DisruptionSettings limit the harm that disruption can do.
 type DisruptionSettings struct {
 	Breaker BreakerSettings
 	Surge   SurgeSettings
@@ -149,7 +148,7 @@ type SurgeSettings struct {
 type OlderSettings struct {
 	V1Beta1 string // none, serve or drop
 	Port    int    // of the conversion webhook
-	URL     string // of the webhook, where no Service leads to it
+	URL     string // of the webhook, if the API server does not reach it by a Service
 	// Provisioners configures the handling of Provisioners and AWSNodeTemplates.
 	Provisioners string // ignore, tell or convert
 }
@@ -174,7 +173,7 @@ const (
 // breakerReady is how long a machine, or a pod, may take to get ready before the breaker counts it as failed.
 const breakerReady = 5 * time.Minute
 
-// DefaultSettings returns the settings of a Karpenter without any setting.
+// DefaultSettings returns the settings that are used if the user sets nothing.
 func DefaultSettings() Settings {
 	return Settings{
 		Serve:          ServeSettings{MetricsPort: 8080, HealthProbePort: 8081, UIHost: "127.0.0.1"},
@@ -297,7 +296,7 @@ func (s *Settings) List() []setting.Setting {
 	}
 }
 
-// choice is a setting of two words, of which the second sets p.
+// choice returns a setting with two values: off, the default, and on, which sets p.
 func choice(p *bool, name, off, on, usage string) setting.Setting {
 	return setting.Func(name, off, usage+": "+off+" or "+on, func(text string) error {
 		if text != off && text != on {
@@ -308,14 +307,14 @@ func choice(p *bool, name, off, on, usage string) setting.Setting {
 	})
 }
 
-// parseIgnoreDRA reads whether resource claims are planned for. What is no truth value leaves them ignored, as it always did.
+// parseIgnoreDRA reads whether resource claims are ignored. A text that is not a boolean leaves them ignored, as in earlier releases.
 func (s *SchedulingSettings) parseIgnoreDRA(text string) error {
 	ignore, err := strconv.ParseBool(text)
 	s.Devices = err == nil && !ignore
 	return nil
 }
 
-// Validate tells everything that is wrong with the settings.
+// Validate returns an error with everything that is wrong with the settings.
 func (s *Settings) Validate() error {
 	var errs []error
 	add := func(ok bool, format string, args ...any) {
@@ -372,7 +371,7 @@ func (s *Settings) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Workers scales a number of workers with the CPU of the container: least at one core, most at sixty.
+// Workers returns a number of workers by the CPU of the container: least at one core, most at sixty cores or more, linear in between.
 func (s *Settings) Workers(least, most int) int {
 	milli := s.CPURequests
 	if milli <= 0 {
@@ -406,7 +405,7 @@ func (g *Gates) named() []struct {
 	}
 }
 
-// String writes the gates as they are parsed.
+// String returns the gates in the form that parse reads.
 func (g *Gates) String() string {
 	var parts []string
 	for _, gate := range g.named() {
@@ -432,7 +431,7 @@ func (g *Gates) parse(text string) error {
 	})
 }
 
-// parseConfig reads the part of kube-scheduler's configuration that matters here. Nothing else may stand in it.
+// parseConfig reads the default spread constraints of kube-scheduler's configuration. Other fields are an error.
 func (s *SchedulingSettings) parseConfig(text string) error {
 	s.DefaultSpread = nil
 	if strings.TrimSpace(text) == "" {
@@ -466,6 +465,7 @@ func (s *SchedulingSettings) parseConfig(text string) error {
 	return nil
 }
 
+// validSpread returns what is wrong with a default constraint, by the rules of kube-scheduler.
 func validSpread(c *corev1.TopologySpreadConstraint) error {
 	switch {
 	case c.MaxSkew <= 0:

@@ -7,13 +7,13 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// A storyteller tells the last question that the engine was asked.
+// A storyteller returns the last question that the engine was asked, as a scenario.
 type storyteller interface {
 	Story(anonymous bool) ([]byte, error)
 }
 
-// serveSnapshot answers with the last question for which a plan was made, as karpenter plan reads it. A large
-// cluster is many megabytes: one is written at a time.
+// serveSnapshot answers with the last question for which a plan was made, in the form that karpenter plan reads. One is written at a
+// time, because for a large cluster it has many megabytes.
 func serveSnapshot(asked storyteller) http.HandlerFunc {
 	var one sync.Mutex
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -1,5 +1,5 @@
-// Package follow shows the objects of one kind in the cluster's picture to those who must not see the rest: the providers. They need
-// no watch of their own, and what we wrote ourselves they see at once.
+// Package follow gives providers the objects of one kind in the store, NodeClaims or Nodes, and no others. So providers need no watch of
+// their own, and see at once what the controller wrote itself.
 package follow
 
 import (
@@ -16,11 +16,11 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
-// Objects are those of one kind. They must not be changed: a pointer is a version. They may be read concurrently.
+// Objects are the objects of one kind. They must not be changed: a pointer is a version. They may be read concurrently.
 type Objects[T object] struct {
 	store *cluster.Store
-	row   func(snap *cluster.Snapshot, name string) *cluster.Node // that an object is part of, nil if there is none
-	of    func(*cluster.Node) T                                   // the row's object, nil if it has none
+	row   func(snap *cluster.Snapshot, name string) *cluster.Node // returns the row of the object of a name, nil if there is none
+	of    func(*cluster.Node) T                                   // returns the object of a row, nil if it has none
 }
 
 type object interface {
@@ -28,12 +28,12 @@ type object interface {
 	metav1.Object
 }
 
-// Claims are the NodeClaims of the picture.
+// Claims returns the NodeClaims of the store.
 func Claims(store *cluster.Store) *Objects[*v1.NodeClaim] {
 	return &Objects[*v1.NodeClaim]{store, (*cluster.Snapshot).ClaimNode, func(row *cluster.Node) *v1.NodeClaim { return row.Claim }}
 }
 
-// Nodes are the Nodes of the picture, as far as it keeps them.
+// Nodes returns the Nodes of the store, without the fields that it does not keep.
 func Nodes(store *cluster.Store) *Objects[*corev1.Node] {
 	return &Objects[*corev1.Node]{store, (*cluster.Snapshot).Node, func(row *cluster.Node) *corev1.Node { return row.Node }}
 }
@@ -45,6 +45,7 @@ func (o *Objects[T]) Get(name string) (T, bool) {
 	return found, found != none
 }
 
+// in returns an object in a snapshot, nil if there is none.
 func (o *Objects[T]) in(snap *cluster.Snapshot, name string) (found T) {
 	if row := o.row(snap, name); row != nil {
 		found = o.of(row)
@@ -58,7 +59,7 @@ func (o *Objects[T]) Each() iter.Seq[T] {
 		var none T
 		snap := o.store.Snapshot()
 		for row := range snap.Nodes() {
-			// Nodes that claim to be one machine share its claim.
+			// Nodes with the same provider ID may share a claim: it is yielded for one of the rows.
 			if found := o.of(row); found != none && o.row(snap, found.GetName()) == row && !yield(found) {
 				return
 			}
@@ -71,7 +72,7 @@ func (o *Objects[T]) All() []T {
 	return slices.SortedFunc(o.Each(), func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
 }
 
-// WaitForSync blocks until the picture is complete. It returns false if ctx ends first.
+// WaitForSync blocks until the store has read the whole cluster. It returns false if ctx ends first.
 func (o *Objects[T]) WaitForSync(ctx context.Context) bool {
 	for {
 		snap := o.store.Snapshot()
@@ -86,7 +87,7 @@ func (o *Objects[T]) WaitForSync(ctx context.Context) bool {
 	}
 }
 
-// Subscribe has f called with the name of each object that comes, changes or goes, until ctx ends.
+// Subscribe starts a goroutine that calls f with the name of each object that is added, changed or removed, until ctx ends.
 func (o *Objects[T]) Subscribe(ctx context.Context, f func(name string)) {
 	last := o.store.Snapshot()
 	go func() {
@@ -97,14 +98,14 @@ func (o *Objects[T]) Subscribe(ctx context.Context, f func(name string)) {
 				return
 			}
 			now := o.store.Snapshot()
-			o.tell(last, now, f)
+			o.notify(last, now, f)
 			last = now
 		}
 	}()
 }
 
-// tell calls f for every change. A panic costs the news of one picture.
-func (o *Objects[T]) tell(last, now *cluster.Snapshot, f func(name string)) {
+// notify calls f for every change between two snapshots. A panic of f loses the changes of this call.
+func (o *Objects[T]) notify(last, now *cluster.Snapshot, f func(name string)) {
 	var err error // a bug, which is reported where it is caught
 	defer bug.Catch(&err, "telling of changes")
 	for name := range o.changes(last, now) {
@@ -112,7 +113,7 @@ func (o *Objects[T]) tell(last, now *cluster.Snapshot, f func(name string)) {
 	}
 }
 
-// changes are the names of the objects that differ between two pictures.
+// changes returns the names of the objects that differ between two snapshots.
 func (o *Objects[T]) changes(last, now *cluster.Snapshot) map[string]bool {
 	var none T
 	names := map[string]bool{}

@@ -4,7 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// cut returns the part of a pod that decides where it may run. The result shares memory with the pod.
+// cut returns the part of a pod's spec that decides where it may run. The result shares memory with the pod. keyOf must write what cut
+// keeps.
 func cut(pod *corev1.Pod) corev1.PodSpec {
 	in := &pod.Spec
 	return corev1.PodSpec{
@@ -28,8 +29,8 @@ func cut(pod *corev1.Pod) corev1.PodSpec {
 	}
 }
 
-// cutVolumes keeps the volumes that can tie a pod to a place. What a generic ephemeral volume asks for stands in the claim
-// that the control plane makes of it, so only its name matters here.
+// cutVolumes keeps the volumes that can tie a pod to a place. Of a generic ephemeral volume it keeps only the name: what it asks for is
+// in the claim that the control plane creates for it.
 func cutVolumes(in []corev1.Volume) []corev1.Volume {
 	var out []corev1.Volume
 	for i := range in {
@@ -44,6 +45,7 @@ func cutVolumes(in []corev1.Volume) []corev1.Volume {
 	return out
 }
 
+// cutContainers keeps resources, host ports and the restart rules that matter for placement.
 func cutContainers(in []corev1.Container, by sizes) []corev1.Container {
 	out := make([]corev1.Container, len(in))
 	for i := range in {
@@ -57,7 +59,7 @@ func cutContainers(in []corev1.Container, by sizes) []corev1.Container {
 	return out
 }
 
-// hostPorts keeps what occupies a port of the node.
+// hostPorts keeps the ports that occupy a port of the node.
 func hostPorts(in []corev1.ContainerPort) []corev1.ContainerPort {
 	var out []corev1.ContainerPort
 	for _, p := range in {
@@ -68,7 +70,7 @@ func hostPorts(in []corev1.ContainerPort) []corev1.ContainerPort {
 	return out
 }
 
-// restartsAll keeps the one restart rule that the kubelet of a node has to know of: the rule that restarts all containers.
+// restartsAll keeps the restart rule that restarts all containers, because only a kubelet that knows this rule can run the pod.
 func restartsAll(c *corev1.Container) []corev1.ContainerRestartRule {
 	for i := range c.RestartPolicyRules {
 		if action := c.RestartPolicyRules[i].Action; action == corev1.ContainerRestartRuleActionRestartAllContainers {
@@ -78,7 +80,7 @@ func restartsAll(c *corev1.Container) []corev1.ContainerRestartRule {
 	return nil
 }
 
-// usersOnHost keeps hostUsers of pods in the node's network: a user namespace there needs a kubelet that knows of it.
+// usersOnHost keeps hostUsers=false of pods with hostNetwork, because only a kubelet that supports this combination can run the pod.
 func usersOnHost(in *corev1.PodSpec) *bool {
 	if in.HostNetwork && in.HostUsers != nil && !*in.HostUsers {
 		return in.HostUsers
@@ -97,12 +99,12 @@ func resizeRefused(pod *corev1.Pod) bool {
 	return false
 }
 
-// sizes say what containers count for that may be resized while they run. kube-scheduler counts the same, in every
-// state of a resize: a node that we found room on would be refused by it otherwise.
+// sizes finds what a container counts for while it is being resized. It counts as kube-scheduler does, which would otherwise refuse a
+// node on which we found room.
 type sizes struct {
 	statuses []corev1.ContainerStatus
-	sidecars bool // of init containers, only those that go on running are resized
-	refused  bool
+	sidecars bool // the containers are init containers, of which only sidecars are resized
+	refused  bool // the node cannot hold the new size
 }
 
 func sizesOf(pod *corev1.Pod) sizes {
@@ -113,8 +115,8 @@ func sizesOfInit(pod *corev1.Pod) sizes {
 	return sizes{statuses: pod.Status.InitContainerStatuses, sidecars: true, refused: resizeRefused(pod)}
 }
 
-// of returns what the container counts for: per resource, the larger of what the spec asks for and what the kubelet has given it or still
-// gives it. A refused resize does not count, and neither does a status of a kubelet that knows of no sizes.
+// of returns what the container counts for: for each resource the largest of the request in the spec, the request in the status, and
+// what is allocated. If the resize was refused, the spec does not count. Without sizes in the status only the spec counts.
 func (s sizes) of(c *corev1.Container) corev1.ResourceList {
 	asked := c.Resources.Requests
 	if s.sidecars && (c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways) {
@@ -128,7 +130,7 @@ func (s sizes) of(c *corev1.Container) corev1.ResourceList {
 	return asked
 }
 
-// podLevel returns what the pod asks for as a whole, of which the same holds.
+// podLevel returns the pod-level resources. While they are being resized they count as those of a container (sizes.of).
 func podLevel(pod *corev1.Pod) *corev1.ResourceRequirements {
 	asked, status := pod.Spec.Resources, pod.Status.Resources
 	if asked == nil || len(asked.Requests) == 0 || status == nil {
@@ -142,7 +144,7 @@ func podLevel(pod *corev1.Pod) *corev1.ResourceRequirements {
 	return out
 }
 
-// resized returns what counts of something that may be resized while it runs.
+// resized returns what counts while something is being resized: the largest of asked, has and allocated, without asked if it was refused.
 func resized(asked, has, allocated corev1.ResourceList, refused bool) corev1.ResourceList {
 	if refused {
 		return larger(has, allocated)

@@ -8,14 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// digest identifies an input. Two inputs with one digest do not occur.
+// digest is a SHA-256 hash of a key. Different keys have different digests for all practical purposes.
 type digest [sha256.Size]byte
 
 // An Identity is equal for equal label sets.
 type Identity digest
 
-// slack is how many values without holders are kept before they are forgotten, besides as many as are in use.
-// A rollout removes the last pod of a class shortly before the first new one comes.
+// slack is how many values without holders are kept at least before they are forgotten; drop adds half of all values. Without it a
+// rollout that removes the last pod of a class shortly before a new one comes would make the class anew.
 const slack = 1024
 
 // An Interner hands out Classes and Labels. It is not safe for concurrent use.
@@ -81,8 +81,8 @@ func (in *Interner) Retain(c *Class, l *Labels) {
 	l.self().holders++
 }
 
-// Release says that one holder of c and l is gone. What has no holder is forgotten some time later; a reader that still has
-// the pointer, in an old snapshot for example, may go on using it.
+// Release counts one holder less of c and l. Values without holders are forgotten some time later. A reader that still has the pointer,
+// for example in an old snapshot, may go on using it.
 func (in *Interner) Release(c *Class, l *Labels) {
 	in.classes.drop(c)
 	in.labels.drop(l)
@@ -111,8 +111,8 @@ func (e *entry[K]) self() *entry[K] { return e }
 // table remembers values by key and counts their holders.
 type table[K comparable, V interface{ self() *entry[K] }] struct {
 	values map[K]V
-	idle   int // values without holders
-	made   uint32
+	idle   int    // values without holders
+	made   uint32 // how many IDs were given out
 }
 
 // next returns the ID for a new value.
@@ -121,11 +121,13 @@ func (t *table[K, V]) next() uint32 {
 	return t.made - 1
 }
 
+// put adds a new value with one holder.
 func (t *table[K, V]) put(key K, v V) {
 	*v.self() = entry[K]{key: key, holders: 1}
 	t.values[key] = v
 }
 
+// take returns the value of a key, if there is one, and counts one more holder.
 func (t *table[K, V]) take(key K) (V, bool) {
 	v, ok := t.values[key]
 	if ok {
@@ -138,6 +140,7 @@ func (t *table[K, V]) take(key K) (V, bool) {
 	return v, ok
 }
 
+// drop counts one holder less, and forgets all values without holders if there are too many.
 func (t *table[K, V]) drop(v V) {
 	e := v.self()
 	if e.holders--; e.holders > 0 {

@@ -33,7 +33,7 @@ func (in *Interner) keyOf(pod *corev1.Pod) []byte {
 	return k.b
 }
 
-// restOf returns what few pods have; nil without any of it.
+// restOf returns the fields that few pods set, nil if the pod sets none of them.
 func restOf(pod *corev1.Pod) *corev1.PodSpec {
 	s := &pod.Spec
 	volumes := cutVolumes(s.Volumes)
@@ -59,6 +59,7 @@ func (w *writer) text(s string) { w.b = identity.Text(w.b, s) }
 
 func (w *writer) optional(there bool) { w.b = identity.Flag(w.b, there) }
 
+// containers writes what cutContainers keeps.
 func (w *writer) containers(tag byte, list []corev1.Container, by sizes) {
 	w.b = append(w.b, tag)
 	w.b = identity.Count(w.b, len(list))
@@ -79,6 +80,7 @@ func (w *writer) containers(tag byte, list []corev1.Container, by sizes) {
 	}
 }
 
+// resources writes a list of resources, sorted by name.
 func (w *writer) resources(list corev1.ResourceList) {
 	w.names = w.names[:0]
 	for name := range list {
@@ -113,6 +115,7 @@ func (w *writer) quantity(q *resource.Quantity) {
 	w.b = identity.Number(append(w.b, 'n'), n)
 }
 
+// selector writes a map of strings, sorted by key.
 func (w *writer) selector(m map[string]string) {
 	w.names = w.names[:0]
 	for name := range m {

@@ -1,4 +1,4 @@
-// Package podclass groups pods that are the same question to the scheduler.
+// Package podclass groups pods with equal scheduling input.
 //
 // A Class is everything of a pod that decides where it may run, except its labels, interned: two pods have the same
 // *Class pointer exactly when their scheduling input is equal. Labels are interned on their own, because most of them

@@ -9,8 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Requests returns what a pod counts for: the larger of its containers with sidecars and of every step of its start, plus
-// overhead, with pod-level resources in place of the sum where they are set.
+// Requests returns what a pod counts for, as kube-scheduler computes it: for each resource the larger of the sum of containers and
+// sidecars and of each step of the start (an init container with the sidecars before it). Pod-level resources replace that if they are
+// set. Overhead is added.
 func Requests(spec *corev1.PodSpec) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for i := range spec.Containers {
@@ -46,7 +47,7 @@ func Requests(spec *corev1.PodSpec) corev1.ResourceList {
 	return sum
 }
 
-// What a container without a request counts for where kube-scheduler scores nodes, and here where a new node is sized.
+// What a container without a request counts for when kube-scheduler scores nodes, and when a new node is sized (Assumed).
 var (
 	assumedCPU    = resource.MustParse("100m")
 	assumedMemory = resource.MustParse("200Mi")
@@ -81,12 +82,13 @@ func Assumed(spec *corev1.PodSpec) (list corev1.ResourceList, more bool) {
 	return list, more
 }
 
-// ofWholePods reports whether a resource may be set for a pod as a whole.
+// ofWholePods reports whether a resource may be set at pod level: CPU, memory and huge pages.
 func ofWholePods(name corev1.ResourceName) bool {
 	const pages = corev1.ResourceHugePagesPrefix
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || len(name) > len(pages) && name[:len(pages)] == pages
 }
 
+// addList adds a list to sum. A sum that is far beyond any machine does not grow further, so that it cannot overflow.
 func addList(sum, list corev1.ResourceList) {
 	for name, q := range list {
 		if old, ok := sum[name]; ok {

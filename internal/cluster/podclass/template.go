@@ -2,8 +2,8 @@ package podclass
 
 import corev1 "k8s.io/api/core/v1"
 
-// RequestLimits makes containers of a template request what they are limited to where they say nothing else. The
-// API server does so for pods, and not for templates.
+// RequestLimits sets the missing requests of containers to their limits, in place. The API server does so for pods, but not for
+// templates.
 func RequestLimits(list []corev1.Container) {
 	for i := range list {
 		r := &list[i].Resources

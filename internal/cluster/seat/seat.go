@@ -1,4 +1,4 @@
-// Package seat says for how long promises of room are kept. Who has one is known to the store: see cluster.Seat.
+// Package seat works out for how long a seat (cluster.Seat: room that a plan promised to a pod) is kept.
 package seat
 
 import (
@@ -9,15 +9,14 @@ import (
 )
 
 const (
-	// Longest is how long room is kept for a pod on a node that is ready, whether or not its scheduler does anything.
+	// Longest is how long room is kept for a pod on a node that is ready, even if its scheduler does not bind it.
 	Longest = 10 * time.Minute
-	// Vacancy is how long it is kept for the pod that comes in the place of a pod that went. Its owner makes it within a second, unless
-	// it has a lot to do.
+	// Vacancy is how long a vacant seat is kept for the pod that replaces a pod that went. Normally its owner makes it within a second.
 	Vacancy = 20 * time.Second
 )
 
-// Until returns when room is not kept any more because no pod came; a moment that has passed where it is not kept.
-// It ends earlier when the pod is bound or gone. A machine that boots is waited for.
+// Until returns until when the room of a seat is kept; a time in the past if it is not kept. While the machine boots, the time moves
+// with now. The seat itself ends earlier if its pod is bound or gone.
 func Until(snap *cluster.Snapshot, s cluster.Seat, now time.Time) time.Time {
 	target := snap.Target(s.Target)
 	if target == nil {
@@ -38,14 +37,13 @@ func Kept(snap *cluster.Snapshot, s cluster.Seat, now time.Time) bool {
 	return Until(snap, s, now).After(now)
 }
 
-// Landing names the nodes with vacant seats, for which pods are on the way: nothing else is planned onto them or
-// removes them. A pod that has not been evicted yet, and a pod that waits, needs no protection by it, because its
-// own seat keeps its room. Seats that have been vacant since over, or for longer, were not taken in time; over is
-// zero where there are none.
+// Landing returns the nodes with vacant seats that are kept, to which pods are on the way. Disruption plans nothing onto these nodes
+// and does not remove them. A pod that exists needs no such protection, because its own seat keeps its room. Seats that have been
+// vacant since over or longer were not taken in time; over is zero if there are none.
 func Landing(snap *cluster.Snapshot, now time.Time) (nodes map[string]bool, over time.Time) {
 	nodes = map[string]bool{}
 	for s := range snap.Seats() {
-		if !s.Vacant() { // those come first
+		if !s.Vacant() { // vacant seats come first
 			break
 		}
 		if Kept(snap, s, now) {

@@ -1,7 +1,7 @@
 // Package breaker stops voluntary disruption of all NodePools when too many new machines or moved pods do not get ready.
 //
-// It pauses the NodePools by the annotation that "karpenter pause" writes, with the time at which the pause ends by itself. So conditions,
-// metrics, explanations and "karpenter resume" work as they do for a pause of a user, and the pause survives a restart.
+// It pauses the NodePools by the annotation that "karpenter pause" writes, with the time at which the pause ends by itself. So
+// conditions, metrics, explanations and "karpenter resume" work as they do for a pause of a user, and the pause survives a restart.
 package breaker
 
 import (
@@ -27,7 +27,7 @@ const lookInterval = 5 * time.Second
 
 // Settings are the tunables of the loop.
 type Settings struct {
-	Percent int           // of new machines or moved pods that may fail
+	Percent int           // the part of new machines or moved pods that may fail
 	Window  time.Duration // how long a machine counts as new, and a pod as moved
 	Pause   time.Duration // how long the breaker stops disruption
 	Ready   time.Duration // how long a machine or pod may take to get ready
@@ -60,12 +60,13 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
+// turn starts a stop if too much of what is new fails. While a stop lasts, it writes the stop on pools that do not have it yet.
 func (l *Loop) turn(ctx context.Context, now time.Time) error {
 	snap := l.Store.Snapshot()
 	if !snap.Synced() || !snap.Fed() {
 		return nil
 	}
-	standing, last := stops(snap, now)
+	standing, last := currentStop(snap, now)
 	if l.stopped && standing == nil {
 		l.lifted = now
 	}
@@ -75,7 +76,7 @@ func (l *Loop) turn(ctx context.Context, now time.Time) error {
 	}
 	l.memory.Look(snap, breaker.Limits{Since: last, Window: l.settings.Window, Ready: l.settings.Ready}, now)
 	if standing != nil {
-		return l.stop(ctx, snap, standing, now)
+		return l.pausePools(ctx, snap, standing, now)
 	}
 	e := l.memory.Evidence()
 	cause, trips := e.Trips(l.settings.Percent)
@@ -87,7 +88,7 @@ func (l *Loop) turn(ctx context.Context, now time.Time) error {
 		"machines", e.Machines, "failed-machines", e.BadMachines, "pods", e.Pods, "failed-pods", e.BadPods)
 	l.Metrics.DisruptionBreakerTrips.WithLabelValues(string(cause)).Inc()
 	l.stopped = true
-	return l.stop(ctx, snap, &stop{at: now.UTC().Truncate(time.Second), until: now.Add(l.settings.Pause).UTC().Truncate(time.Second),
+	return l.pausePools(ctx, snap, &stop{at: now.UTC().Truncate(time.Second), until: now.Add(l.settings.Pause).UTC().Truncate(time.Second),
 		reason: told}, now)
 }
 
@@ -97,9 +98,9 @@ type stop struct {
 	reason    string
 }
 
-// stops returns the stop that stands now, nil if none does, and the moment before which nothing counts: when the last stop began, or
-// ended by itself.
-func stops(snap *cluster.Snapshot, now time.Time) (standing *stop, last time.Time) {
+// currentStop reads from the annotations of pools the stop that lasts now, nil if there is none. last is when the last stop began, or
+// ended by itself: failures before that moment no longer count.
+func currentStop(snap *cluster.Snapshot, now time.Time) (standing *stop, last time.Time) {
 	for p := range cluster.Pools.All(snap) {
 		at, err := time.Parse(time.RFC3339, p.Annotations[v1.BreakerTrippedAnnotationKey])
 		if err != nil {
@@ -122,13 +123,13 @@ func stops(snap *cluster.Snapshot, now time.Time) (standing *stop, last time.Tim
 	return standing, last
 }
 
-// stop pauses each pool that the stop has not reached yet. It leaves a pool alone that a user has paused, and a pool that a user has
-// resumed since.
-func (l *Loop) stop(ctx context.Context, snap *cluster.Snapshot, s *stop, now time.Time) error {
+// pausePools writes a stop on each pool that does not have it yet, and publishes an event for each. turn calls it again while the stop
+// lasts, for new pools and for patches that failed. It leaves a pool alone that a user has paused, or has resumed since.
+func (l *Loop) pausePools(ctx context.Context, snap *cluster.Snapshot, s *stop, now time.Time) error {
 	var errs []error
 	for p := range cluster.Pools.All(snap) {
 		if at, err := time.Parse(time.RFC3339, p.Annotations[v1.BreakerTrippedAnnotationKey]); err == nil && !at.Before(s.at) {
-			continue
+			continue // the pool has had the stop; if it is not paused now, a user has resumed it
 		}
 		if _, halted := paused.Read(p.Annotations, now); halted {
 			continue

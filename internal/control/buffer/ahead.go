@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// slack is added to the time that machines take: for a turn of this loop, and for what is missing to stay the same for a while.
+	// slack is added to the time that machines take to start. It covers a turn of this loop and the wait before missing room is bought.
 	slack = 5 * time.Second
 	// learnInterval is how often new machines are looked for.
 	learnInterval = 30 * time.Second
@@ -27,14 +27,15 @@ const (
 
 // ahead is what the loop remembers of announcements.
 type ahead struct {
-	times   foresight.Times
+	times   foresight.Times // how long machines take to start
 	trust   foresight.Trust
-	learned time.Time // when machines were last looked at
-	pods    map[types.NamespacedName]*corev1.Pod
-	basis   map[types.NamespacedName]forecast.Basis // of what was learned
+	learned time.Time                               // when times last learned from machines
+	pods    map[types.NamespacedName]*corev1.Pod    // the first spare of each announcement that is in the store
+	basis   map[types.NamespacedName]forecast.Basis // why the learner expects the pods of an announcement
 }
 
-// reach is how long before their time spares of announcements are looked after.
+// reach returns how long before its time an announcement enters the store: twice the time that machines take to start. At most every
+// learnInterval it first learns that time from new machines.
 func (a *ahead) reach(snap *cluster.Snapshot, now time.Time) time.Duration {
 	if !now.Before(a.learned.Add(learnInterval)) {
 		a.times.Learn(snap)
@@ -43,8 +44,9 @@ func (a *ahead) reach(snap *cluster.Snapshot, now time.Time) time.Duration {
 	return 2 * (a.times.Lead("", nil) + slack)
 }
 
-// announce brings the spares of announcements up to date. An announcement enters at twice the time that machines take: what is there
-// already is kept from then on, since to stop it and open another takes as long; machines are opened in their time only.
+// announce brings the spares of announcements in the store up to date. An announcement enters at twice the time that machines take to
+// start. From then on disruption keeps machines that have room for it, since to stop one and to open another takes that long. New
+// machines are opened later, just in time (look.wait).
 func (l *Loop) announce(ctx context.Context, snap *cluster.Snapshot, now time.Time) {
 	var believed []foresight.Announcement
 	if l.settings.Foresight {
@@ -87,7 +89,8 @@ func (l *Loop) announce(ctx context.Context, snap *cluster.Snapshot, now time.Ti
 	l.ahead.pods = known
 }
 
-// believed are the announcements of objects whose pods came so far.
+// believed returns the announcements of CronJobs, autoscalers and rollouts whose earlier pods came. It counts how many pods of earlier
+// announcements came, and publishes an event for an object that is no longer believed.
 func (l *Loop) believed(snap *cluster.Snapshot, now time.Time) []foresight.Announcement {
 	believed, ended := l.ahead.trust.Judge(foresight.All(snap, now, l.ahead.reach(snap, now)), now)
 	for _, o := range ended {
@@ -101,7 +104,8 @@ func (l *Loop) believed(snap *cluster.Snapshot, now time.Time) []foresight.Annou
 	return believed
 }
 
-// learned returns what earlier days announce, without the pods of Deployments that are known to come.
+// learned returns announcements of pods that the learner expects because such pods came on earlier days. Pods that a known announcement
+// of the same Deployment covers are taken off.
 func (l *Loop) learned(ctx context.Context, snap *cluster.Snapshot, now time.Time,
 	known []foresight.Announcement) []foresight.Announcement {
 	reach := l.ahead.reach(snap, now)
@@ -121,7 +125,7 @@ func (l *Loop) learned(ctx context.Context, snap *cluster.Snapshot, now time.Tim
 	return out
 }
 
-// wait leaves out the openings whose time has not come.
+// wait leaves out the openings that need not start yet. k.waits is the time until the first of them has to start.
 func (k *look) wait(times *foresight.Times, now time.Time) {
 	all := k.open
 	k.open, k.pods = nil, 0
@@ -138,7 +142,7 @@ func (k *look) wait(times *foresight.Times, now time.Time) {
 	}
 }
 
-// firstDue is when the first pod of an opening comes, zero for at once.
+// firstDue returns when the first pod of an opening is due, zero if one is due at once.
 func firstDue(o *engine.Opening) time.Time {
 	first := o.Pods[0].Spare.Due
 	for _, p := range o.Pods {

@@ -83,7 +83,7 @@ type Deps struct {
 
 // Settings of the loop.
 type Settings struct {
-	// Foresight has room kept also for the pods that CronJobs, autoscalers and rollouts announce.
+	// Foresight says that room is kept also for the pods that CronJobs, autoscalers and rollouts announce.
 	Foresight bool
 
 	Idle, Max time.Duration // how long what is missing must stay the same before it is bought, and the longest that is waited for
@@ -96,11 +96,11 @@ type Loop struct {
 	settings Settings
 	watched  *telemetry.Loop
 	known    map[types.NamespacedName]*resolved
-	aside    bug.Aside[types.NamespacedName]
-	alone    time.Time // until when room is looked for without pods of users, because the engine panicked over them
+	aside    bug.Aside[types.NamespacedName] // buffers over which the engine panicked
+	alone    time.Time                       // until when room is looked for without pods of users, because the engine panicked over them
 	missing  missing
 	ahead    ahead
-	news     uint64    // of the picture in which room was last looked for
+	news     uint64    // Snapshot.News when room was last looked for
 	until    time.Time // when it is looked for again at the latest
 	failures int       // looks in a row whose claims could not be created
 }
@@ -120,8 +120,8 @@ type resolved struct {
 	from buffer.Source
 	note buffer.Note
 
-	tally  buffer.Tally
-	toldAt time.Time
+	tally  buffer.Tally // how many of its pods have room
+	toldAt time.Time    // when its status was last written
 }
 
 // New returns a loop that has not started.
@@ -145,7 +145,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// turn finds out what buffers ask for, looks for room, and tells what came of it. What fails is tried again in the next turn.
+// turn brings the spares up to date, looks for room for them, and writes the status of buffers. What fails is tried again in the next
+// turn.
 func (l *Loop) turn(ctx context.Context) error {
 	now := time.Now()
 	snap := l.Store.Snapshot()
@@ -194,7 +195,7 @@ func (l *Loop) resolve(ctx context.Context, snap *cluster.Snapshot, now time.Tim
 	return errors.Join(errs...)
 }
 
-// fresh reports whether nothing has changed that decides about a buffer's pods, and nothing is to be read again.
+// fresh reports whether neither the buffer, its schedule nor its PodTemplate has changed, and it is not time to read its workload again.
 func (r *resolved) fresh(snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityBuffer, now time.Time) bool {
 	var template *corev1.PodTemplate
 	if ref := b.Spec.PodTemplateRef; ref != nil {
@@ -209,7 +210,8 @@ func scheduleOf(b *autoscalingv1beta1.CapacityBuffer) [3]string {
 		b.Annotations[v1.ScheduleTimeZoneAnnotationKey]}
 }
 
-// one resolves a buffer and says in the store which pods it asks for. Where its workload cannot be read now, they stay as they were.
+// one resolves a buffer and puts the pods that it asks for into the store. If its workload cannot be read now, they stay as they were,
+// and the read is repeated sooner. A panic in Resolve becomes a flaw of this buffer, so that other buffers are not affected.
 func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityBuffer, r *resolved, now time.Time) error {
 	from, flaw, err := l.source(ctx, snap, b, r)
 	if err != nil {
@@ -264,7 +266,7 @@ func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1
 	return err
 }
 
-// others is how many pods other buffers keep room for.
+// others returns for how many pods other buffers keep room.
 func (l *Loop) others(b *autoscalingv1beta1.CapacityBuffer) (n int) {
 	for s := range l.Store.Snapshot().Spares() {
 		if s.Namespace != b.Namespace || s.Buffer != b.Name {
@@ -278,7 +280,7 @@ func (l *Loop) put(b *autoscalingv1beta1.CapacityBuffer, pods []*corev1.Pod) {
 	l.Store.Update(func(d *cluster.Draft) { d.PutSpares(b.Namespace, b.Name, pods) })
 }
 
-// same reports whether a buffer asks for the pods that it asked for before.
+// same reports whether a buffer asks for the same pods as before. All pods of a buffer are alike, so the first ones are compared.
 func (r *resolved) same(old *cluster.Spares, pods []*corev1.Pod) bool {
 	if len(old.Pods) != len(pods) {
 		return false
@@ -286,7 +288,8 @@ func (r *resolved) same(old *cluster.Spares, pods []*corev1.Pod) bool {
 	return len(pods) == 0 || r.pod != nil && equality.Semantic.DeepEqual(r.pod, pods[0])
 }
 
-// source finds what the shape of a buffer's pods is taken from.
+// source finds the object from which the shape of a buffer's pods is taken: a PodTemplate in the snapshot, or a workload that is read
+// from the API server. It sets r.template.
 func (l *Loop) source(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityBuffer,
 	r *resolved) (buffer.Source, *buffer.Flaw, error) {
 	r.template = nil

@@ -30,14 +30,15 @@ const (
 	planTime = 10 * time.Second
 )
 
-// missing is the room that would have to be bought.
+// missing is the room that would have to be bought, as a number of pods.
 type missing struct {
 	pods        int
-	first, last time.Time // since when some is missing, and since when so much
+	first, last time.Time // since when some room is missing, and since when as much as now
 }
 
-// due reports whether what is missing is bought now. While pods bind one after the other more and more is missing,
-// and one node for all of it is cheaper than one for each.
+// due notes how much is missing now, and reports whether it is to be bought. It waits until the number has been the same for
+// Settings.Idle, at most Settings.Max: while pods bind one after the other more and more is missing, and one node for all of it is
+// cheaper than many.
 func (m *missing) due(pods int, s Settings, now time.Time) bool {
 	if pods != m.pods {
 		if m.pods == 0 {
@@ -48,7 +49,8 @@ func (m *missing) due(pods int, s Settings, now time.Time) bool {
 	return pods > 0 && (now.Sub(m.last) >= s.Idle || now.Sub(m.first) >= s.Max)
 }
 
-// room looks where there is room for the spares, and has bought what is missing.
+// room asks the engine where there is room for the spares, opens nodes for those without room once that is due, and writes into the store
+// where each spare has room. It does nothing if neither news nor time give a reason to look again.
 func (l *Loop) room(ctx context.Context, snap *cluster.Snapshot, now time.Time) error {
 	if l.news == snap.News() && now.Before(l.until) {
 		return nil
@@ -84,14 +86,15 @@ func (l *Loop) room(ctx context.Context, snap *cluster.Snapshot, now time.Time) 
 	return err
 }
 
-// question is the picture without the spares: pods of users come first, wherever they go.
+// question returns the question about the pods of users, to which plan adds the spares: so pods of users get their places first. Pools
+// that are not ready, static, broken or held open no nodes for spares.
 func (l *Loop) question(ctx context.Context, snap *cluster.Snapshot, now time.Time) engine.Question {
 	began := time.Now()
 	in := engine.Question{
 		Snap: snap, Pods: waiting(snap, now), Settings: l.settings.Engine, Now: now,
 		Stop: func() bool { return time.Since(began) > planTime }, Ended: func() bool { return ctx.Err() != nil },
 	}
-	in.Settings.Unproven = true
+	in.Settings.Unproven = true // no proof of the bound is needed here
 	if now.Before(l.alone) {
 		in.Pods = nil
 	}
@@ -106,7 +109,7 @@ func (l *Loop) question(ctx context.Context, snap *cluster.Snapshot, now time.Ti
 	return in
 }
 
-// waiting are the pods of users that have or want a place.
+// waiting returns the pods of users that need a place: those that wait now or soon, and those of nodes that are marked for removal.
 func waiting(snap *cluster.Snapshot, now time.Time) []*cluster.Pod {
 	out := slices.DeleteFunc(snap.ProvisionableSoon(), func(p *cluster.Pod) bool { return snap.Held(p.PodKey) })
 	var budgets []movable.PDB
@@ -127,11 +130,11 @@ func waiting(snap *cluster.Snapshot, now time.Time) []*cluster.Pod {
 	return out
 }
 
-// plan asks the engine. When it panics, the buffers are found that it panics over, and left out for a while.
+// plan asks the engine about the question with the spares of all. If it panics, plan finds the buffers that cause it and leaves them
+// out for a while. If it panics even without buffers, the pods of users are left out instead (l.alone).
 func (l *Loop) plan(ctx context.Context, in engine.Question, all []*cluster.Spares) *engine.Plan {
 	kept := slices.DeleteFunc(slices.Clone(all), func(s *cluster.Spares) bool {
-		_,
-			left := l.aside.Has(keyOfSpares(s))
+		_, left := l.aside.Has(keyOfSpares(s))
 		return left || len(s.Pods) == 0
 	})
 	plan, err := l.planRecovering(with(in, kept))
@@ -168,6 +171,7 @@ func (l *Loop) planRecovering(in engine.Question) (plan *engine.Plan, err *bug.P
 	return l.Engine.Plan(in), nil
 }
 
+// with returns the question with the pods of some spares added.
 func with(in engine.Question, spares []*cluster.Spares) engine.Question {
 	in.Pods = slices.Clone(in.Pods)
 	for _, s := range spares {
@@ -180,6 +184,7 @@ func keyOfSpares(s *cluster.Spares) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Buffer}
 }
 
+// leave leaves a buffer out of plans until a time, because the engine panicked over it, and tells its owner by an event.
 func (l *Loop) leave(ctx context.Context, s *cluster.Spares, until time.Time, broken *bug.Panic) {
 	key := keyOfSpares(s)
 	telemetry.Log(ctx).Error("a capacity buffer is left out of plans because of a bug", "CapacityBuffer",
@@ -191,22 +196,22 @@ func (l *Loop) leave(ctx context.Context, s *cluster.Spares, until time.Time, br
 	}
 }
 
-// look is what came of looking for room.
+// look is the result of looking for room for the spares.
 type look struct {
-	at    map[*cluster.Pod]string
-	ready map[*cluster.Pod]bool
-	why   map[*cluster.Pod]string
-	open  []engine.Opening // for spares only
-	pods  int              // of those
-	waits time.Duration    // until an opening is due that is left out for now; 0 for none
+	at    map[*cluster.Pod]string // the claim or node that has room for a spare
+	ready map[*cluster.Pod]bool   // that node is initialized
+	why   map[*cluster.Pod]string // why there is no room for a spare
+	open  []engine.Opening        // nodes that only spares need
+	pods  int                     // spares of these openings
+	waits time.Duration           // until an opening is due that is left out for now; 0 for none
 }
 
 func newLook() *look {
 	return &look{at: map[*cluster.Pod]string{}, ready: map[*cluster.Pod]bool{}, why: map[*cluster.Pod]string{}}
 }
 
-// read takes from a plan the places of spares. What it opens for pods of users is the provisioner's affair: what room that leaves is
-// known once it is there.
+// read takes from a plan the places of spares, and the openings that only spares need. An opening with a pod of a user is left out: the
+// provisioner makes it, and spares may use the room that is left once it exists.
 func (k *look) read(snap *cluster.Snapshot, plan *engine.Plan) {
 	for _, p := range plan.Place {
 		if p.Pod.Spare == nil {
@@ -232,7 +237,8 @@ func (k *look) read(snap *cluster.Snapshot, plan *engine.Plan) {
 	}
 }
 
-// buy opens what is missing, once it has been the same for a while.
+// buy opens the nodes of k if missing.due says so, and notes in k where the spares go then. After a failure it waits 2 to 16 seconds
+// longer.
 func (l *Loop) buy(ctx context.Context, snap *cluster.Snapshot, k *look, now time.Time) error {
 	if !l.missing.due(k.pods, l.settings, now) {
 		return nil
@@ -262,7 +268,7 @@ func (l *Loop) buy(ctx context.Context, snap *cluster.Snapshot, k *look, now tim
 	return fmt.Errorf("open nodes for capacity buffers: %w", err)
 }
 
-// note writes into the store where spares have room, and counts them for their owners.
+// note writes into the store where spares have room, if that has changed, and counts for each buffer how many have room (tally).
 func (l *Loop) note(snap *cluster.Snapshot, all []*cluster.Spares, k *look) {
 	changed := map[*cluster.Spares][]string{}
 	for _, s := range all {

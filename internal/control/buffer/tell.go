@@ -19,10 +19,10 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// statusInterval is how often a status is written of which only the numbers in a text changed.
+// statusInterval is how often a status is written if only its texts have changed.
 const statusInterval = 5 * time.Second
 
-// tell writes the status of every buffer of which there is news.
+// tell writes the status of every active buffer whose status has changed.
 func (l *Loop) tell(ctx context.Context, snap *cluster.Snapshot, now time.Time) error {
 	var errs []error
 	for b := range cluster.Buffers.All(snap) {
@@ -33,6 +33,8 @@ func (l *Loop) tell(ctx context.Context, snap *cluster.Snapshot, now time.Time) 
 	return errors.Join(errs...)
 }
 
+// write writes the status of one buffer if it has changed, at most every statusInterval if only texts have. It publishes an event for a
+// buffer without room.
 func (l *Loop) write(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityBuffer, r *resolved, now time.Time) error {
 	told := l.status(snap.SparesOf(b.Namespace, b.Name), b, r, now)
 	if equality.Semantic.DeepEqual(b.Status, told.Status) || sameButText(b, told) && now.Before(r.toldAt.Add(statusInterval)) {
@@ -50,7 +52,8 @@ func (l *Loop) write(ctx context.Context, snap *cluster.Snapshot, b *autoscaling
 	return nil
 }
 
-// status is what a buffer is to say.
+// status returns a copy of a buffer with the status that it should have. Without a flaw it is resolved, and says how many of its pods
+// have room once room has been looked for.
 func (l *Loop) status(spares *cluster.Spares, b *autoscalingv1beta1.CapacityBuffer, r *resolved,
 	now time.Time) *autoscalingv1beta1.CapacityBuffer {
 	told := b.DeepCopy()
@@ -104,7 +107,7 @@ func sameButText(a, b *autoscalingv1beta1.CapacityBuffer) bool {
 	return equality.Semantic.DeepEqual(x, y)
 }
 
-// complain tells the owner of a buffer that gets no room what to change.
+// complain publishes an event for a buffer that is not resolved or has pods without room, with the reason.
 func (l *Loop) complain(told *autoscalingv1beta1.CapacityBuffer, r *resolved) {
 	var message string
 	switch c := meta.FindStatusCondition(told.Status.Conditions, autoscalingv1beta1.ConditionTypeReadyForProvisioning); {

@@ -19,9 +19,9 @@ const (
 	askCall  = 10 * time.Second
 )
 
-// booting gives a claim up whose machine has ended before its node joined. A volume that cannot be made, a key that may not be used or a
-// spot interruption ends a machine within minutes; its pods need not wait until the registration timeout. If the cloud cannot be asked,
-// that timeout decides.
+// booting returns step, or a step that gives the claim up if its machine ended before its node joined. It asks the cloud about that every
+// bootPoll, and sets step.Until to the next time. A bad volume or key or a spot interruption ends a machine within minutes: the pods need
+// not wait for the registration timeout then. If the cloud cannot be asked, that timeout decides.
 func (l *Loop) booting(ctx context.Context, v lifecycle.View, step lifecycle.Step) lifecycle.Step {
 	from := lifecycle.AskFrom(v)
 	if from.IsZero() || step.Kind == lifecycle.GiveUp {
@@ -48,16 +48,16 @@ func (l *Loop) hasEnded(ctx context.Context, claim *v1.NodeClaim) bool {
 	return errors.Is(err, cloud.ErrNotFound) || err == nil && m.Deleting
 }
 
-// endsBooting counts a claim that was deleted because its machine ended before its node joined; the interruption queue reports that sooner
-// than booting asks. Without this count, a template whose machines all end at boot is retried forever.
+// endsBooting counts a claim that is being deleted and whose machine has ended before its node joined. The interruption queue deletes
+// such claims sooner than booting asks. Without this count, a template whose machines all end at boot is retried forever.
 func (l *Loop) endsBooting(ctx context.Context, v lifecycle.View) {
 	if !lifecycle.AskFrom(v).IsZero() && !condition.IsTrue(v.Claim, v1.ConditionTypeInstanceTerminating) && l.hasEnded(ctx, v.Claim) {
 		l.countFailed(v.Claim, true)
 	}
 }
 
-// countFailed counts, once, a claim that did not become a node. hadMachine is set where a machine was launched and failed; then it also
-// counts against the readiness of the pool's nodes.
+// countFailed counts, once, a claim that did not become a node. If hadMachine, a machine was launched and failed, and it also counts
+// against the readiness of the pool's nodes.
 func (l *Loop) countFailed(claim *v1.NodeClaim, hadMachine bool) {
 	mine := l.launches.of(claim)
 	if mine.counted {

@@ -37,8 +37,8 @@ func (l *Loop) driftReason(ctx context.Context, mine *kept, claim *v1.NodeClaim,
 	return string(reason), err
 }
 
-// typeGone reports whether the pool's catalogue has the instance type of a claim no more. It is false while that need not be asked, or
-// cannot be known.
+// typeGone reports whether the pool's catalogue no longer has the instance type of a claim. It is false without a look at the catalogue
+// while the claim is young or the last look was a short while ago, and false if the node class is not ready.
 func (l *Loop) typeGone(ctx context.Context, mine *kept, claim *v1.NodeClaim, pool *v1.NodePool, now time.Time) (bool, error) {
 	if now.Before(claim.CreationTimestamp.Add(typeCheckAge)) || now.Before(mine.typeKnown.Add(typeCheckEvery)) {
 		return false, nil

@@ -26,10 +26,11 @@ const stopPoll = 5 * time.Second
 // definitionPoll is how often a claim looks whether the definition of claims is back.
 const definitionPoll = 10 * time.Second
 
-// unseenPoll is how often the API server is asked for a Node that our picture lacks.
+// unseenPoll is how often the API server is asked for a Node that our snapshot lacks.
 const unseenPoll = 5 * time.Second
 
-// end takes one step towards the end of a deleted claim.
+// end takes one step towards the end of a deleted claim. It returns when to look again if nothing changes, zero if that is not needed.
+// While NodeClaims cannot be created (package definition), neither nodes are deleted nor machines stopped.
 func (l *Loop) end(ctx context.Context, v lifecycle.View) (time.Time, error) {
 	claim := v.Claim
 	next := lifecycle.End(v)
@@ -65,6 +66,8 @@ func (l *Loop) end(ctx context.Context, v lifecycle.View) (time.Time, error) {
 	return time.Time{}, nil
 }
 
+// deleteNodes deletes the Nodes of a claim, whose finalizer then drains them. Their UIDs make sure that no later Node of the same name is
+// deleted.
 func (l *Loop) deleteNodes(ctx context.Context, v lifecycle.View) error {
 	var errs []error
 	for _, n := range v.Nodes {
@@ -78,7 +81,8 @@ func (l *Loop) deleteNodes(ctx context.Context, v lifecycle.View) error {
 	return errors.Join(errs...)
 }
 
-// stopMachine asks the cloud to stop the machine, says so on the claim, and goes on once the machine is gone.
+// stopMachine asks the cloud to stop the machine and sets condition InstanceTerminating. It is repeated until the machine is gone: then
+// it finishes the claim. A claim whose Node is not in the snapshot waits until that is drained.
 func (l *Loop) stopMachine(ctx context.Context, claim *v1.NodeClaim) (time.Time, error) {
 	if unseen, err := l.hasUnseenNode(ctx, claim); err != nil || unseen {
 		return time.Now().Add(unseenPoll), err
@@ -96,9 +100,9 @@ func (l *Loop) stopMachine(ctx context.Context, claim *v1.NodeClaim) (time.Time,
 	return now.Add(stopPoll), l.writeStatus(ctx, claim, &stopping)
 }
 
-// hasUnseenNode asks the API server for the Node of a claim that has none in our picture: perhaps another process
-// registered it, and pods run there. Such a Node is deleted, so that it is drained as soon as we hear of it. The
-// machine of which the time is up stops anyway.
+// hasUnseenNode asks the API server whether there is a Node for a claim that has none in our snapshot: another process may have
+// registered it, and pods may run there. It deletes such a Node, so that it is drained as soon as the snapshot has it. It returns false
+// without asking if the machine is stopping already, its termination deadline has passed, or it is being taken away (evict.Taken).
 func (l *Loop) hasUnseenNode(ctx context.Context, claim *v1.NodeClaim) (bool, error) {
 	now := time.Now()
 	deadline, err := lifecycle.Deadline(claim)
@@ -122,9 +126,9 @@ func (l *Loop) hasUnseenNode(ctx context.Context, claim *v1.NodeClaim) (bool, er
 	return true, client.IgnoreNotFound(err)
 }
 
-// unseenNode is the registered Node that the API server has for the claim's machine, nil if there is none. A crash
-// between the registration of a Node and that of its claim leaves a claim that does not say its Node's name;
-// registration gave both the same labels.
+// unseenNode returns the registered Node that the API server has for the claim's machine, nil if there is none. After a crash between
+// the registration of a Node and that of its claim, the claim does not have the name of its Node. Then Nodes with the claim's labels
+// are listed.
 func (l *Loop) unseenNode(ctx context.Context, claim *v1.NodeClaim) (*corev1.Node, error) {
 	var list corev1.NodeList
 	var err error
@@ -151,7 +155,7 @@ func (l *Loop) unseenNode(ctx context.Context, claim *v1.NodeClaim) (*corev1.Nod
 	return nil, nil
 }
 
-// finish lets the claim go.
+// finish removes our finalizer from the claim, so that the API server deletes it.
 func (l *Loop) finish(ctx context.Context, claim *v1.NodeClaim) error {
 	if claim.Status.ProviderID == "" {
 		l.suspect(claim)

@@ -15,21 +15,22 @@ import (
 
 // Times of a launch: how long one call may take, and how long to wait between calls that fail.
 const (
-	launchCall    = 2 * time.Minute
-	firstLaunchIn = time.Second
-	lastLaunchIn  = time.Minute
+	launchCall     = 2 * time.Minute
+	firstRetry     = time.Second
+	longestBackoff = time.Minute
 )
 
-// A launch was begun for a claim. A crash forgets it, and the same calls are made again with the same token.
+// A launch is what is remembered of the launch of a claim's machine. A crash forgets it; then the same calls are made again with the same
+// token.
 type launch struct {
-	machine  *cloud.Machine // started, but perhaps not yet written down
-	failures int
-	next     time.Time // not to be tried before
-	asked    time.Time // when the cloud was last asked whether the machine still runs
-	counted  bool      // as a machine that did not become a node
+	machine  *cloud.Machine // started, but perhaps not yet written on the claim
+	failures int            // calls that failed, in a row
+	next     time.Time      // no call before this time
+	asked    time.Time      // when the cloud was last asked whether the machine still runs
+	counted  bool           // as a machine that did not become a node
 }
 
-// launch asks the cloud for the claim's machine and writes down what came of it.
+// launch asks the cloud for the claim's machine, unless that is known already, and writes it on the claim. It returns when to try again.
 func (l *Loop) launch(ctx context.Context, step lifecycle.Step) (time.Time, error) {
 	claim, mine := step.Claim, l.launches.of(step.Claim)
 	if now := time.Now(); now.Before(mine.next) {
@@ -52,7 +53,8 @@ func (l *Loop) launch(ctx context.Context, step lifecycle.Step) (time.Time, erro
 	return time.Time{}, l.writeBoth(ctx, claim, lifecycle.Launched(claim, *mine.machine, time.Now(), l.settings.Words))
 }
 
-// machineFor starts the claim's machine, or finds the machine that the claim is to take over.
+// machineFor starts the claim's machine. If the claim is to take over a machine (annotation AdoptsAnnotationKey), it returns that machine
+// instead, provided that it runs, belongs to the claim's pool and no other claim has it.
 func (l *Loop) machineFor(ctx context.Context, claim *v1.NodeClaim) (cloud.Machine, error) {
 	id := claim.Annotations[v1.AdoptsAnnotationKey]
 	if id == "" {
@@ -76,6 +78,8 @@ func (l *Loop) machineFor(ctx context.Context, claim *v1.NodeClaim) (cloud.Machi
 	return cloud.Machine{}, fmt.Errorf("machine %s is being stopped, or is not of the claim's pool", id)
 }
 
+// launchFailed reports that a launch failed. It deletes the claim if another try is useless; otherwise it writes the reason on the
+// claim and returns when to try again. If the answer does not say that no machine was started, garbage collection looks for one.
 func (l *Loop) launchFailed(ctx context.Context, step lifecycle.Step, mine *launch, err error) (time.Time, error) {
 	claim := step.Claim
 	if ctx.Err() != nil { // we are being stopped; that is not the cloud's failure
@@ -91,19 +95,19 @@ func (l *Loop) launchFailed(ctx context.Context, step lifecycle.Step, mine *laun
 	if !refused && !ofClass {
 		l.suspect(claim)
 	}
-	mine.next = time.Now().Add(min(firstLaunchIn<<min(mine.failures, 10), lastLaunchIn))
+	mine.next = time.Now().Add(min(firstRetry<<min(mine.failures, 10), longestBackoff))
 	mine.failures++
 	return ztime.Sooner(mine.next, step.Until), l.writeBoth(ctx, claim, failure.Claim)
 }
 
-// suspect makes garbage collection look for a machine of the claim that we do not know of.
+// suspect makes garbage collection look for a machine of the claim that is not written on it.
 func (l *Loop) suspect(claim *v1.NodeClaim) {
 	if l.Suspect != nil {
 		l.Suspect(claim.Name)
 	}
 }
 
-// writeBoth writes metadata and then status of a claim.
+// writeBoth writes the metadata and then the status of a claim, as far as they differ from old.
 func (l *Loop) writeBoth(ctx context.Context, old, claim *v1.NodeClaim) error {
 	if err := l.writeMeta(ctx, old, claim); err != nil {
 		return err

@@ -8,14 +8,13 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// notes are what one of the loops remembers of each claim. A claim of the same name that came later is another one,
-// of which nothing is remembered.
+// notes are what a loop remembers of each claim. For a later claim of the same name nothing is remembered.
 type notes[T any] struct {
 	mu     sync.Mutex
 	byName map[string]*note[T]
 }
 
-// A note is one claim's. Steps of one claim never run at the same time, so it needs no lock of its own.
+// A note is about one claim. Steps of one claim never run at the same time, so it needs no lock of its own.
 type note[T any] struct {
 	uid types.UID
 	is  T

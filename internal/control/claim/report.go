@@ -20,6 +20,7 @@ import (
 
 // What happens to claims is reported in log lines that operators search for, in events and in counters.
 
+// reportLaunched logs a launch and adds it to the journal, with the price if that is known.
 func (l *Loop) reportLaunched(ctx context.Context, claim *v1.NodeClaim, m cloud.Machine) {
 	telemetry.Log(ctx).Info("launched nodeclaim", "NodeClaim", claim.Name, "provider-id", m.ProviderID, "instance-type", m.InstanceType,
 		"zone", m.Zone, "capacity-type", m.CapacityType, "allocatable", m.Allocatable)
@@ -53,6 +54,8 @@ func (l *Loop) price(ctx context.Context, claim *v1.NodeClaim, m cloud.Machine) 
 	return price.Dollars()
 }
 
+// reportLaunchFailed logs a failed launch and adds it to the journal. The kind of error decides about the event: of missing capacity the
+// waiting pods hear too.
 func (l *Loop) reportLaunchFailed(ctx context.Context, claim *v1.NodeClaim, err error) {
 	telemetry.Log(ctx).Error("failed launching nodeclaim", "NodeClaim", claim.Name, "error", err)
 	cause, message := causeOf(err)
@@ -80,7 +83,7 @@ func (l *Loop) podsOf(claim *v1.NodeClaim) (out []corev1.ObjectReference) {
 	return out
 }
 
-// causeOf names why the cloud gave no machine, as far as it says, and tells it in its own words.
+// causeOf returns a short reason why the cloud gave no machine, "" if it gave none, and the message of the error.
 func causeOf(err error) (cause, message string) {
 	if dry, ok := errors.AsType[*cloud.NoCapacityError](err); ok {
 		return string(telemetry.InsufficientCapacity), fmt.Sprint(dry.Err)
@@ -94,6 +97,7 @@ func causeOf(err error) (cause, message string) {
 	return "", err.Error()
 }
 
+// about lists the objects that a journal record about a claim is found by.
 func about(claim *v1.NodeClaim) []journal.Object {
 	return []journal.Object{{Kind: "NodeClaim", Name: claim.Name}, {Kind: "NodePool", Name: claim.Labels[v1.NodePoolLabelKey]}}
 }
@@ -115,13 +119,13 @@ func (l *Loop) reportInitialized(ctx context.Context, claim *v1.NodeClaim, node 
 		"allocatable", node.Status.Allocatable)
 }
 
-// reportDeleted tells about a claim that we deleted. pods is how many pods must find another home because of it.
+// reportDeleted logs and counts a claim that the controller deleted. pods is the number of pods that have to find another node.
 func (l *Loop) reportDeleted(ctx context.Context, claim *v1.NodeClaim, reason lifecycle.Reason, pods int) {
 	telemetry.Log(ctx).Info("deleting nodeclaim", "NodeClaim", claim.Name, "reason", string(reason), "pods", pods)
 	l.Metrics.Disrupted(claim, string(reason), "", pods)
 }
 
-// reportExpired says on the claim and on its Node why they go.
+// reportExpired publishes an event on the claim and on its Node.
 func (l *Loop) reportExpired(row *cluster.Node) {
 	message := fmt.Sprintf("disrupting the node: Expired, it is older than expireAfter (%s)", row.Claim.Spec.ExpireAfter.Duration)
 	l.Events.Tell(telemetry.Refs(row.Node, row.Claim), telemetry.DisruptionTerminating, message)
@@ -134,6 +138,7 @@ func (l *Loop) reportDeadline(ctx context.Context, claim *v1.NodeClaim, deadline
 		fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)))
 }
 
+// reportEnded logs and counts a claim that is gone, and measures how long its end and the end of its machine took.
 func (l *Loop) reportEnded(ctx context.Context, claim *v1.NodeClaim) {
 	pool := claim.Labels[v1.NodePoolLabelKey]
 	telemetry.Log(ctx).Info("deleted nodeclaim", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID,

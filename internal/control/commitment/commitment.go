@@ -73,19 +73,21 @@ func (l *Loop) turn(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
+// tell writes the conditions of one CommitmentDiscount, if they have changed.
 func (l *Loop) tell(ctx context.Context, v *commitment.Verdict, now time.Time) error {
 	told := v.Object.DeepCopy()
 	conditions(told, v, now)
 	return status.Write(ctx, l.store, l.client, cluster.Commitments.Put, told, v.Object)
 }
 
-// conditions sets Valid, Active and Certain, of which the first that is False has the reason.
+// conditions sets Valid, Active and Certain in this order. The state decides which is the first that is False; it and those after it are
+// False with the state as their reason, those before it are True.
 func conditions(d *v1alpha1.CommitmentDiscount, v *commitment.Verdict, now time.Time) {
-	at := map[commitment.State]int{commitment.Invalid: 0, commitment.Duplicate: 0, commitment.NotStarted: 1, commitment.Ended: 1,
+	firstFalse := map[commitment.State]int{commitment.Invalid: 0, commitment.Duplicate: 0, commitment.NotStarted: 1, commitment.Ended: 1,
 		commitment.Certain: 3}
-	failed, known := at[v.State]
+	failed, known := firstFalse[v.State]
 	if !known {
-		failed = 2
+		failed = 2 // Certain is the first that is False
 	}
 	for i, name := range []string{v1alpha1.ConditionTypeValid, v1alpha1.ConditionTypeActive, v1alpha1.ConditionTypeCertain} {
 		if i >= failed {

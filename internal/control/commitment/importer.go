@@ -23,8 +23,8 @@ import (
 // importInterval is how often the cloud is asked, also after a failure.
 const importInterval = time.Hour
 
-// An Importer keeps a CommitmentDiscount for each commitment that the cloud names. It changes and deletes no others, and keeps a share that
-// a person wrote.
+// An Importer keeps a CommitmentDiscount for each commitment that the cloud names. It changes and deletes no others, and keeps a share
+// that a person wrote.
 type Importer struct {
 	store   *cluster.Store
 	client  client.Client
@@ -34,7 +34,8 @@ type Importer struct {
 	next    time.Time
 }
 
-// NewImporter returns an importer that has not started. The share is for commitments without a share of a person.
+// NewImporter returns an importer that has not started. share is a fraction or a decimal; commitments get it for which no person wrote
+// another share. It is kept as a decimal without zeros at its end.
 func NewImporter(store *cluster.Store, c client.Client, source cloud.CommitmentSource, share string,
 	m *telemetry.Metrics) (*Importer, error) {
 	part, err := v1alpha1.Fraction(share)
@@ -53,7 +54,8 @@ func (i *Importer) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn asks the cloud when it is time to. What was read is kept even where something else could not be; only a whole answer deletes.
+// turn asks the cloud for commitments every importInterval, and writes an object for each. If the cloud also returned an error, the
+// commitments that it did return are written, but no object is deleted: only a complete answer shows that a commitment has ended.
 func (i *Importer) turn(ctx context.Context, now time.Time) error {
 	snap := i.store.Snapshot()
 	if !snap.Synced() || now.Before(i.next) {
@@ -81,7 +83,7 @@ func (i *Importer) turn(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// nameOf returns what an imported object is called.
+// nameOf returns the name of the object of an imported commitment.
 func nameOf(s *v1alpha1.CommitmentDiscountSpec) string {
 	prefix := "sp-"
 	if s.Category == v1alpha1.CommitmentUsage {
@@ -90,7 +92,8 @@ func nameOf(s *v1alpha1.CommitmentDiscountSpec) string {
 	return prefix + strings.ToLower(s.ID)
 }
 
-// keep makes the object of a commitment, or brings it up to date. It leaves an object of a person with that name alone.
+// keep creates the object of a commitment, or brings it up to date. It leaves an object with that name alone that was not imported. If
+// the share on the object differs from what the importer wrote last, a person wrote it, and it stays.
 func (i *Importer) keep(ctx context.Context, snap *cluster.Snapshot, s v1alpha1.CommitmentDiscountSpec, now time.Time) error {
 	name := nameOf(&s)
 	have := cluster.Commitments.Get(snap, name)

@@ -1,5 +1,5 @@
-// Package deletioncost writes the annotation controller.kubernetes.io/pod-deletion-cost of pods, as core/deletioncost decides it. A second
-// annotation holds the same value: where they differ, the user wrote the first. The loop runs only with the feature gate
+// Package deletioncost writes the annotation controller.kubernetes.io/pod-deletion-cost of pods, as core/deletioncost decides it. A
+// second annotation holds the same value: where they differ, the user wrote the first. The loop runs only with the feature gate
 // PodDeletionCostManagement.
 package deletioncost
 
@@ -47,7 +47,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn writes what is missing, as far as one look may. An error ends it: the next look goes on.
+// turn writes up to writesPerLook annotations that are not as they should be. An error ends the turn: the next look goes on.
 func (l *Loop) turn(ctx context.Context, _ time.Time) error {
 	snap := l.store.Snapshot()
 	if !snap.Synced() || !snap.Fed() {
@@ -65,6 +65,7 @@ func (l *Loop) turn(ctx context.Context, _ time.Time) error {
 	return nil
 }
 
+// showPending sets the metric of nodes with pods whose annotation has to change, by pool.
 func (l *Loop) showPending(edits []deletioncost.Edit) {
 	l.metrics.DeletionCostPending.Reset()
 	seen := map[*cluster.Node]bool{}
@@ -76,7 +77,8 @@ func (l *Loop) showPending(edits []deletioncost.Edit) {
 	}
 }
 
-// write changes one pod, unless it has changed since it was seen: then the next look decides.
+// write sets or removes (null) the two annotations of one pod, unless the pod has changed since the snapshot: then the next look decides.
+// result is the label of the metric.
 func (l *Loop) write(ctx context.Context, e deletioncost.Edit) (result string, err error) {
 	var value any
 	if !e.Remove {

@@ -17,15 +17,15 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// A stray is a record that no command of this process has written, and the claims that carry it.
+// A stray is a record that belongs to no command in memory, and the claims that carry it.
 type stray struct {
 	steprecord.Record
-	unread error // the record says nothing
+	unread error // why the record cannot be read, nil if it can
 	claims []*v1.NodeClaim
 }
 
-// adopt takes over commands that another process started, from the records on their claims, oldest first. A record that is not
-// borne out is taken off, together with the taint that came with it.
+// adopt takes over commands that another process started, from the records on their claims, oldest first. A record that does not count
+// (doubt) is taken off its claims, together with the taint of the candidates.
 func (l *Loop) adopt(ctx context.Context, snap *cluster.Snapshot) {
 	for _, s := range l.strays(snap) {
 		waits, why := false, s.unread
@@ -56,7 +56,8 @@ func (l *Loop) adopt(ctx context.Context, snap *cluster.Snapshot) {
 	}
 }
 
-// strays lists the records that belong to no command. What is being deleted needs no command any more.
+// strays lists the records that belong to no command in memory, the oldest first, each with the claims that carry it. Claims that are
+// being deleted are left out, because they need no command any more.
 func (l *Loop) strays(snap *cluster.Snapshot) []*stray {
 	known := map[string]*stray{}
 	for n := range snap.Nodes() {
@@ -69,7 +70,7 @@ func (l *Loop) strays(snap *cluster.Snapshot) []*stray {
 		}
 		key := r.As(steprecord.Candidate)
 		if err != nil {
-			key = n.Claim.Name // no record says that
+			key = n.Claim.Name // a record that cannot be read is a stray of its own; no other key is equal
 		}
 		if known[key] == nil {
 			known[key] = &stray{Record: r, unread: err}
@@ -84,9 +85,9 @@ func (l *Loop) strays(snap *cluster.Snapshot) []*stray {
 	return out
 }
 
-// doubt says why a record does not count, nil if it does: every candidate that still exists must carry it, and
-// whatever keeps nodes from being removed is asked again. It waits where the machines of a candidate's pool are not
-// known, which a restart may be too early for.
+// doubt returns why a record does not count, nil if it does. It counts if every candidate that still exists carries it, its plan (if it
+// names one) allows it, and nothing forbids to remove the candidates now. waits says that this cannot be decided yet, because the
+// machines of a candidate's pool are not known: a short while after a restart the catalogue may not be there.
 func (l *Loop) doubt(ctx context.Context, r steprecord.Record) (waits bool, why error) {
 	snap := l.store.Snapshot()
 	w := l.world(ctx, snap, time.Now())
@@ -117,7 +118,7 @@ func (l *Loop) doubt(ctx context.Context, r steprecord.Record) (waits bool, why 
 	return false, nil
 }
 
-// discard takes a record off the claims that carry it.
+// discard takes a record off the claims that carry it, and lets candidates work again (release).
 func (l *Loop) discard(ctx context.Context, claims []*v1.NodeClaim, why error) {
 	telemetry.Log(ctx).Error("a disruption record does not count and is taken off", "NodeClaims", namesOf(claims), "error", why)
 	errs := lookAfter(claims, (*v1.NodeClaim).GetName, func(claim *v1.NodeClaim) error {

@@ -20,10 +20,11 @@ import (
 type aside struct {
 	claims bug.Aside[types.UID]
 	pools  bug.Aside[string]
-	all    time.Time // nothing is looked at before
+	all    time.Time // until then no node is looked at
 }
 
-// apply keeps what is left aside from being looked at: nodes are neither removed nor room for others, and pools are not there.
+// apply hides from the planner what is left aside: nodes count as busy, so they are neither removed nor used as room, and pools are
+// left out of the world.
 func (a *aside) apply(w *disrupt.World) {
 	a.claims.Sweep(w.Now)
 	a.pools.Sweep(w.Now)
@@ -36,8 +37,8 @@ func (a *aside) apply(w *disrupt.World) {
 	}
 }
 
-// propose asks the planner, and when it panics asks about everything but what it panics over: one odd node must not keep all others from
-// being looked after.
+// propose asks the planner. If the planner panics, propose finds the nodes or pools that cause it, leaves these aside and returns the
+// proposal for the rest: one node must not keep the controller from looking after all others.
 func (l *Loop) propose(ctx context.Context, w *disrupt.World) *disrupt.Proposal {
 	if w.Now.Before(l.aside.all) {
 		return &disrupt.Proposal{Idle: true, Next: l.aside.all}
@@ -52,8 +53,9 @@ func (l *Loop) propose(ctx context.Context, w *disrupt.World) *disrupt.Proposal 
 	return l.find(ctx, w, broken)
 }
 
-// find leaves aside what the planner panics over, and returns what it proposes for the rest: without some nodes if that helps, else
-// without some pools.
+// find finds what the planner panics over, leaves it aside and returns the proposal for the rest. It first looks for nodes, and if
+// leaving out nodes does not help, for pools. If neither helps, nothing is looked at for a while. The last call of fails that does not
+// panic sets out and l.memory.
 func (l *Loop) find(ctx context.Context, w *disrupt.World, broken *bug.Panic) *disrupt.Proposal {
 	out := &disrupt.Proposal{Idle: true}
 	fails := func(w *disrupt.World) bool {
@@ -113,6 +115,7 @@ func withPools(w *disrupt.World, some []string) *disrupt.World {
 
 const doesNotDisrupt = "does not disrupt it"
 
+// leaveNodes leaves nodes aside for a while, and reports each in the log and by an event.
 func (l *Loop) leaveNodes(ctx context.Context, nodes []*cluster.Node, now time.Time, broken *bug.Panic) {
 	until := now.Add(bug.AsideFor)
 	for _, n := range nodes {
@@ -122,6 +125,7 @@ func (l *Loop) leaveNodes(ctx context.Context, nodes []*cluster.Node, now time.T
 	}
 }
 
+// leavePools leaves pools aside for a while, and reports each in the log and by an event.
 func (l *Loop) leavePools(ctx context.Context, w *disrupt.World, pools []string, broken *bug.Panic) {
 	until := w.Now.Add(bug.AsideFor)
 	for _, name := range pools {

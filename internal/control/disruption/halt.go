@@ -17,20 +17,20 @@ import (
 
 var errHalted = errors.New("disruption was paused, or is not approved")
 
-// halted reports whether a node of a step was paused while it was worked out, which may take seconds.
+// halted reports whether a node of a step is paused now. The user may have paused it while the step was planned, which may take seconds.
 func (l *Loop) halted(step *disrupt.Step) bool {
 	snap, now := l.store.Snapshot(), time.Now()
 	return slices.ContainsFunc(step.Remove, func(c *disrupt.Candidate) bool { _, is := paused.Node(snap, c.Node, now); return is })
 }
 
-// letGo deletes the claim of a candidate. Nothing is asked later than whether that is paused, or has to be approved
-// by now: a user who wants that wants it to be so at once.
+// letGo deletes the claim of a candidate. Right before that it checks whether the node is paused or has to be approved, since a user who
+// demands that expects it to take effect at once. For a broken node it first bounds the drain.
 func (l *Loop) letGo(ctx context.Context, n *cluster.Node, c *command) error {
-	if l.stands(n, c) {
+	if l.forbidden(n, c) {
 		return errHalted
 	}
 	if c.Reason == v1.DisruptionReasonUnhealthy {
-		if err := l.bound(ctx, n); err != nil {
+		if err := l.boundDrain(ctx, n); err != nil {
 			return err
 		}
 		if n = l.store.Snapshot().ClaimNode(n.Claim.Name); n == nil {
@@ -40,8 +40,9 @@ func (l *Loop) letGo(ctx context.Context, n *cluster.Node, c *command) error {
 	return l.delete(ctx, n.Claim)
 }
 
-// bound writes when the drain of a broken node ends at the latest, if its fault says so. An earlier end that is written already stays.
-func (l *Loop) bound(ctx context.Context, n *cluster.Node) error {
+// boundDrain writes on the claim of a broken node when its drain ends at the latest, if its fault says so (Fault.Grace). An earlier end
+// that is there already stays.
+func (l *Loop) boundDrain(ctx context.Context, n *cluster.Node) error {
 	if n.Node == nil {
 		return nil
 	}
@@ -60,26 +61,26 @@ func (l *Loop) bound(ctx context.Context, n *cluster.Node) error {
 	}, nil)
 }
 
-// stands reports whether a candidate of a command may not go now.
-func (l *Loop) stands(n *cluster.Node, c *command) bool {
+// forbidden reports whether a candidate of a command may not go now: it is paused, or its pool wants to approve steps and did not.
+func (l *Loop) forbidden(n *cluster.Node, c *command) bool {
 	snap := l.store.Snapshot()
 	_, halted := paused.Node(snap, n, time.Now())
 	return halted || unapproved(snap, n, c.Record)
 }
 
-// halt ends a command whose nodes were paused, or want to be approved since, and reports whether it did. What has
-// not been deleted stays. Where something has been, its pods are on their way to the replacements: those stay too.
+// halt ends a command of which some candidate may no longer go (forbidden), and reports whether it did. Candidates that have not been
+// deleted stay. If none was deleted, the replacements go as well. Otherwise pods are on their way to the replacements, so these stay.
 func (l *Loop) halt(ctx context.Context, c *command) bool {
 	snap := l.store.Snapshot()
-	var rest []steprecord.Member
-	paused := false
+	var rest []steprecord.Member // candidates that have not been deleted
+	halted := false
 	for _, m := range c.Candidates {
 		if n := m.Staying(snap); n != nil && !c.removed[m.Name] {
 			rest = append(rest, m)
-			paused = paused || l.stands(n, c)
+			halted = halted || l.forbidden(n, c)
 		}
 	}
-	if !paused {
+	if !halted {
 		return false
 	}
 	telemetry.Log(ctx).Info("taking a disruption command back because it is paused, or was not approved", "command",

@@ -13,15 +13,13 @@ import (
 	"karpenter.sh/karpenter/internal/history/journal"
 )
 
-// What keeps a node is found in every turn, and written into the journal when it is another than in the turn before. Nodes that one code
-// keeps are one record: in a large fleet they are thousands.
-
-// writeHeld writes down what holds nodes, as far as that is news.
+// writeHeld adds to the journal what keeps nodes, if it differs from the last turn. All nodes with the same code are one record,
+// because in a large fleet there are thousands. Codes of stages that end by themselves (Passes) are not written.
 func (t *teller) writeHeld(w *disrupt.World, out *disrupt.Proposal) {
 	if t.Journal == nil {
 		return
 	}
-	is := map[[2]string]disrupt.Code{}
+	is := map[[2]string]disrupt.Code{} // by claim and reason
 	news := map[disrupt.Code][]*disrupt.Refusal{}
 	for _, list := range [][]disrupt.Refusal{out.Blocks, out.Notes} {
 		for i := range list {
@@ -32,7 +30,7 @@ func (t *teller) writeHeld(w *disrupt.World, out *disrupt.Proposal) {
 			}
 		}
 	}
-	for key, code := range t.held { // a pass that does not search says nothing of nodes that are kept for what they cost
+	for key, code := range t.held { // a pass that does not search has no notes: what the last search found still holds
 		if _, said := is[key]; !said && w.Snap.ClaimNode(key[0]) != nil {
 			is[key] = code
 		}
@@ -61,7 +59,7 @@ type heldBudget struct {
 	reason v1.DisruptionReason
 }
 
-// writeBudgets writes down which budgets hold savings back.
+// writeBudgets adds to the journal which budgets hold steps back, if they did not in the last turn.
 func (t *teller) writeBudgets(w *disrupt.World, out *disrupt.Proposal) {
 	is := map[heldBudget]bool{}
 	for _, pool := range slices.Sorted(maps.Keys(out.Budgets)) {
@@ -81,7 +79,7 @@ func (t *teller) writeBudgets(w *disrupt.World, out *disrupt.Proposal) {
 	t.used = is
 }
 
-// writeStep writes down a step that was begun, or what became of it instead.
+// writeStep adds a step to the journal: that it was begun, or what happened to it instead.
 func (t *teller) writeStep(act journal.Act, step *disrupt.Step, snap *cluster.Snapshot, text string) {
 	if t.Journal == nil {
 		return
@@ -106,7 +104,7 @@ func (t *teller) writeStep(act journal.Act, step *disrupt.Step, snap *cluster.Sn
 	t.Journal.Add(r)
 }
 
-// writeFailed writes down that a command was taken back. After a restart its step is not known any more.
+// writeFailed adds to the journal that a command was taken back. After a restart its step is not known, so only its candidates are named.
 func (t *teller) writeFailed(snap *cluster.Snapshot, c *command, why error) {
 	if c.step != nil {
 		t.writeStep(journal.HeldBack, c.step, snap, "taken back: "+why.Error())
@@ -120,7 +118,7 @@ func (t *teller) writeFailed(snap *cluster.Snapshot, c *command, why error) {
 	t.Journal.Add(r)
 }
 
-// rejection says why a step is not begun.
+// rejection is the journal's text for a step that Confirm refused.
 func rejection(cause disrupt.Code) string {
 	return "did not hold after the validation delay: " + strings.ToLower(string(cause))
 }

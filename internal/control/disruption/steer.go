@@ -14,10 +14,10 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// steeredAtOnce bounds what one turn writes: nothing waits for these taints.
+// steeredAtOnce bounds how many nodes one turn changes. The rest can wait for the next turn.
 const steeredAtOnce = 10
 
-// steer puts the taint that makes new pods prefer other nodes where it should be, and takes it off where it should not.
+// steer adds or removes the taint that makes new pods prefer other nodes, as steering demands (see disrupt.Steering).
 func (l *Loop) steer(ctx context.Context, steering disrupt.Steering) {
 	nodes := slices.SortedFunc(maps.Keys(steering), func(a, b *cluster.Node) int { return cmp.Compare(a.Name, b.Name) })
 	nodes = nodes[:min(len(nodes), steeredAtOnce)]
@@ -36,7 +36,8 @@ func (l *Loop) steer(ctx context.Context, steering disrupt.Steering) {
 	}
 }
 
-// avoid adds or removes the taint, and reports whether that changed anything. A node that is being removed is left alone.
+// avoid adds the taint to a Node or removes it, and reports whether that changed anything. A Node that is being deleted is left alone,
+// and a Node that is being disrupted gets no taint.
 func avoid(n *corev1.Node, want bool) bool {
 	if disrupt.Avoided(n) == want || n.DeletionTimestamp != nil || want && slices.ContainsFunc(n.Spec.Taints, isDisrupted) {
 		return false

@@ -33,7 +33,8 @@ const (
 	rolloutWait = 10 * time.Minute
 )
 
-// A surger restarts Deployments whose pods must not go without a successor. It is nil where that is off.
+// A surger moves pods that a PodDisruptionBudget holds, by a restart of their Deployment: the new pods start before the old ones end.
+// It is nil if that is off.
 type surger struct {
 	client client.Client
 	known  map[types.UID]judged    // by the owner of a pod that a PodDisruptionBudget holds
@@ -41,8 +42,9 @@ type surger struct {
 	turn   uint64                  // counts changes of known
 }
 
+// judged is the verdict on the owner of a pod, and when it was read.
 type judged struct {
-	pod     cluster.PodKey
+	pod     cluster.PodKey // one of its pods
 	verdict surge.Verdict
 	read    time.Time
 }
@@ -51,7 +53,7 @@ func newSurger(c client.Client) *surger {
 	return &surger{client: c, known: map[types.UID]judged{}, undone: map[types.UID]time.Time{}}
 }
 
-// show tells the planner what is known of workloads.
+// show adds the verdicts to the world of the planner.
 func (s *surger) show(w *disrupt.World) {
 	if s == nil {
 		return
@@ -62,7 +64,8 @@ func (s *surger) show(w *disrupt.World) {
 	}
 }
 
-// consider judges the workloads whose pods hold nodes, and those whose verdict is old. It reports whether anything changed.
+// consider judges the workloads of pods that hold nodes (in blocks), and again those whose verdict is old, up to readsPerTurn. It forgets
+// workloads whose pod is gone. It reports whether any verdict changed.
 func (s *surger) consider(ctx context.Context, snap *cluster.Snapshot, blocks []disrupt.Refusal, now time.Time) bool {
 	if s == nil {
 		return false
@@ -111,12 +114,13 @@ func (s *surger) judge(ctx context.Context, snap *cluster.Snapshot, p *cluster.P
 	s.known[p.Owner.UID] = judged{p.PodKey, verdict, now}
 }
 
-// deploymentOf names the Deployment that a pod seems to belong to.
+// deploymentOf returns the name of the Deployment that a pod seems to belong to; Name is "" if it seems to belong to none.
 func deploymentOf(p *cluster.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: p.Namespace, Name: surge.Deployment(p)}
 }
 
-// read asks the API server for the Deployment of a pod and judges it.
+// read asks the API server for the Deployment of a pod, and judges whether its pod can move by restart. The Deployment is nil if there is
+// none. One whose restart another program took back is left alone for undoneWait (Reverted).
 func (s *surger) read(ctx context.Context, snap *cluster.Snapshot, p *cluster.Pod, now time.Time) (
 	*appsv1.Deployment, surge.Verdict, error) {
 	name, d := deploymentOf(p), &appsv1.Deployment{}
@@ -139,7 +143,8 @@ func (s *surger) read(ctx context.Context, snap *cluster.Snapshot, p *cluster.Po
 	return d, verdict, nil
 }
 
-// restart asks for a rolling restart. It changes nothing but one annotation of the pod template.
+// restart starts a rolling restart, by an annotation of the pod template as kubectl does. It fails with a conflict if the Deployment has
+// changed since it was read.
 func (s *surger) restart(ctx context.Context, d *appsv1.Deployment, now time.Time) (surge.Restart, error) {
 	r := surge.Restart{Value: now.UTC().Format(time.RFC3339), At: now}
 	annotations := map[string]any{"annotations": map[string]string{surge.RestartedAt: r.Value}}

@@ -35,32 +35,32 @@ type Telling struct {
 	NeverReady func(*v1.NodeClaim)
 }
 
-// A teller turns findings into events and metrics. It knows which series it has set, so that pools that are gone
-// leave none behind.
+// A teller turns findings into events, metrics and journal records. It remembers what it has reported, so that it reports news only, and
+// removes the metrics of pools that are gone.
 type teller struct {
 	Telling
-	pools map[string]bool
-	// passing is since when a state that goes by itself has kept a claim, by claim and state.
+	pools map[string]bool // pools that have metrics
+	// passing is since when a state that ends by itself has kept a claim, by claim and code.
 	passing map[[2]string]time.Time
-	// candidates is when a step was announced, by its name.
+	// candidates is when a step was announced, by its ID.
 	candidates map[string]time.Time
-	held       map[[2]string]disrupt.Code // what kept which claim from going for which reason, when that was last told to the journal
-	used       map[heldBudget]bool        // the budgets that were used up then
-	said       board.Disruption           // for the views of the cluster
+	held       map[[2]string]disrupt.Code // what kept a claim in the last turn, by claim and reason (see writeHeld)
+	used       map[heldBudget]bool        // the budgets that were used up in the last turn
+	said       board.Disruption           // what the views of the cluster were given last
 }
 
 func newTeller(t Telling) *teller {
 	return &teller{Telling: t, pools: map[string]bool{}, candidates: map[string]time.Time{}}
 }
 
-// candidatesAgain is how long a step that is tried again and again is not announced once more: its outcome is reported each time.
+// candidatesAgain is how long a step that is found again is not announced again. Its outcome is reported each time.
 const candidatesAgain = time.Hour
 
-// leastStateAge is how long a state that goes by itself must have lasted to be worth an event. Every machine that boots goes
-// through some of them.
+// leastStateAge is how long a state that ends by itself must have lasted to be worth an event. Every machine that boots goes
+// through some of these states.
 const leastStateAge = 2 * time.Minute
 
-// refs are a node and its claim, as far as there are both.
+// refs returns references to the Node and the claim of a row, as far as they exist.
 func refs(n *cluster.Node) []corev1.ObjectReference { return telemetry.Refs(n.Node, n.Claim) }
 
 // methods pairs each method with the reason of its steps.
@@ -75,7 +75,8 @@ var methods = []struct {
 	{disrupt.SingleNode, v1.DisruptionReasonUnderutilized},
 }
 
-// proposal reports one pass of the planner.
+// proposal reports what one pass of the planner found: metrics, events about nodes that stay and why, budgets, and steps. took is how
+// long the pass took. An idle pass has found nothing new, and is not reported.
 func (t *teller) proposal(ctx context.Context, w *disrupt.World, out *disrupt.Proposal, took time.Duration) {
 	if out.Idle {
 		return
@@ -113,7 +114,7 @@ func (t *teller) proposal(ctx context.Context, w *disrupt.World, out *disrupt.Pr
 
 func metricReason(r v1.DisruptionReason) string { return strings.ToLower(string(r)) }
 
-// lasts reports whether a state that goes by itself has stayed for long, and notes in passing since when it is there.
+// lasts reports whether a state that ends by itself has lasted for leastStateAge. It notes in passing since when it has lasted.
 func (t *teller) lasts(b *disrupt.Refusal, now time.Time, passing map[[2]string]time.Time) bool {
 	key := [2]string{b.Claim, string(b.Code)}
 	since, known := t.passing[key]
@@ -124,7 +125,7 @@ func (t *teller) lasts(b *disrupt.Refusal, now time.Time, passing map[[2]string]
 	return now.Sub(since) >= leastStateAge
 }
 
-// blocked tells node and claim.
+// blocked publishes an event on a node that may not go and on its claim, and on the pools whose limits or broken nodes are the cause.
 func (t *teller) blocked(w *disrupt.World, b *disrupt.Refusal) {
 	n := w.Snap.ClaimNode(b.Claim)
 	if n == nil {
@@ -146,15 +147,15 @@ func (t *teller) blocked(w *disrupt.World, b *disrupt.Refusal) {
 	}
 }
 
-// protections explains the annotations of pods on Karpenter nodes that say something else than for ever, whether
-// they hold their node or not: the author of an annotation without meaning believes the pod to be safe.
+// protections publishes events about do-not-disrupt annotations of pods that protect for a time only or cannot be read. The author of an
+// annotation that cannot be read believes that the pod is safe.
 func (t *teller) protections(w *disrupt.World) {
 	for n := range w.Snap.Nodes() {
 		if _, ours := w.Pools[n.Pool()]; !ours || n.Claim == nil {
 			continue
 		}
 		for _, p := range n.Pods {
-			if p.DoNotDisrupt == "" { // nearly all of them
+			if p.DoNotDisrupt == "" { // nearly all pods
 				continue
 			}
 			if e, ok := protection.Event(p, w.Now); ok {
@@ -164,7 +165,7 @@ func (t *teller) protections(w *disrupt.World) {
 	}
 }
 
-// budgets reports what budgets allow and hold back.
+// budgets reports what budgets allow and hold back: metrics for each pool, and events for budgets that cannot be read or are used up.
 func (t *teller) budgets(w *disrupt.World, out *disrupt.Proposal) {
 	for pool := range t.pools {
 		if out.Counts[pool] == nil {
@@ -200,7 +201,8 @@ func (t *teller) budgets(w *disrupt.World, out *disrupt.Proposal) {
 	}
 }
 
-// proposed reports a step that waits for its second look.
+// proposed reports a step of consolidation that waits for its second look: an event on its nodes, not again within candidatesAgain, and
+// the scores of pools with policy Balanced.
 func (t *teller) proposed(ctx context.Context, step *disrupt.Step) {
 	if step.Reason != v1.DisruptionReasonUnderutilized {
 		return
@@ -225,7 +227,8 @@ func (t *teller) proposed(ctx context.Context, step *disrupt.Step) {
 	}
 }
 
-// judged counts a move by what was decided about it, with what pools of policy Balanced said, and returns the pools that it concerns.
+// judged counts a step of consolidation for each of its pools, with the decision about it ("approved", "rejected") and the scores of
+// pools with policy Balanced. It returns the pools by name.
 func (t *teller) judged(ctx context.Context, step *disrupt.Step, decision string) map[string]*v1.NodePool {
 	pools := map[string]*v1.NodePool{}
 	for _, c := range step.Remove {
@@ -244,7 +247,8 @@ func (t *teller) judged(ctx context.Context, step *disrupt.Step, decision string
 	return pools
 }
 
-// rejected reports a step that no longer holds.
+// rejected reports a step that Confirm refused: in the journal, the metric of failed validations and, unless it is about an empty node,
+// by events on its nodes.
 func (t *teller) rejected(step *disrupt.Step, snap *cluster.Snapshot, cause disrupt.Code) {
 	t.writeStep(journal.HeldBack, step, snap, sentence.Step(step)+", "+rejection(cause))
 	if cause != disrupt.Scheduling {
@@ -284,6 +288,7 @@ type (
 	}
 )
 
+// disrupted lists the removed nodes of a step for a log line.
 func disrupted(step *disrupt.Step) []leaves {
 	out := make([]leaves, len(step.Remove))
 	for i, c := range step.Remove {
@@ -293,6 +298,7 @@ func disrupted(step *disrupt.Step) []leaves {
 	return out
 }
 
+// replacements lists the openings of a step for a log line.
 func replacements(step *disrupt.Step) []comes {
 	out := make([]comes, len(step.Open))
 	for i := range step.Open {
@@ -304,7 +310,7 @@ func replacements(step *disrupt.Step) []comes {
 	return out
 }
 
-// started counts a step that is under way.
+// started counts a step that was begun, and adds it to the journal.
 func (t *teller) started(step *disrupt.Step, snap *cluster.Snapshot) {
 	t.writeStep(journal.Stepped, step, snap, sentence.Step(step))
 	labels := []string{step.Decision(), metricReason(step.Reason), step.Method.ConsolidationType()}
@@ -321,13 +327,14 @@ func (t *teller) started(step *disrupt.Step, snap *cluster.Snapshot) {
 	}
 }
 
-// waiting tells what a replacement still lacks.
+// waiting publishes events on a replacement that has not been initialized.
 func (t *teller) waiting(claim *v1.NodeClaim) {
 	t.Events.Tell(telemetry.Refs(nil, claim), telemetry.DisruptionLaunching, "launching as a replacement of disrupted nodes")
 	t.Events.Tell(telemetry.Refs(nil, claim), telemetry.DisruptionWaitingReadiness, "the nodes it replaces wait until it is initialized")
 }
 
-// removed counts a candidate whose claim was deleted.
+// removed counts a candidate whose claim was deleted, and publishes an event. The metric names the pool's consolidation policy only where
+// that policy decides: not for drifted and broken nodes.
 func (t *teller) removed(n *cluster.Node, reason v1.DisruptionReason, pool *v1.NodePool, pods int) {
 	t.Events.Tell(refs(n), telemetry.DisruptionTerminating, "disrupting the node: "+string(reason))
 	policy := v1.ConsolidationPolicy("")
@@ -343,11 +350,12 @@ func (t *teller) repaired(n *cluster.Node, repairs *lifecycle.Repairs, reason v1
 		return
 	}
 	if fault := repairs.Of(n.Node, n.Claim, time.Now()); fault != nil {
-		t.Metrics.Repaired(n.Node, n.Claim, fault.Condition.Type, fault.Grace)
+		t.Metrics.Unhealthy(n.Node, n.Claim, fault.Condition.Type, fault.Grace)
 	}
 }
 
-// neverReady tells of the replacements that have joined the cluster and lack something else.
+// neverReady reports the replacements that have joined the cluster and were not initialized: they count against the readiness of the
+// pool's nodes.
 func (t *teller) neverReady(snap *cluster.Snapshot, c *command) {
 	if t.NeverReady == nil {
 		return
@@ -359,13 +367,14 @@ func (t *teller) neverReady(snap *cluster.Snapshot, c *command) {
 	}
 }
 
-// A refusal is the error of a pool that may not have what was asked of it.
+// A refusal is an error because a pool may not open what was asked for.
 type refusal interface {
 	error
-	RefusedBy() string
+	RefusedBy() string // the name of the pool
 }
 
-// failed says why a command was taken back, and counts the replacements that it leaves unready.
+// failed reports why a command was taken back: in the journal, by events on its candidates and on a pool that refused a replacement. It
+// counts the replacements that were not initialized.
 func (t *teller) failed(snap *cluster.Snapshot, c *command, why error) {
 	t.writeFailed(snap, c, why)
 	for _, m := range c.Candidates {
@@ -388,7 +397,7 @@ func (t *teller) failed(snap *cluster.Snapshot, c *command, why error) {
 	t.Metrics.DisruptionQueueFailures.WithLabelValues(decision, metricReason(c.Reason), string(c.Method)).Add(float64(missing))
 }
 
-// reasonCondition marks a claim as being disrupted.
+// reasonCondition returns the condition that marks a claim as being disrupted.
 func reasonCondition(reason v1.DisruptionReason) metav1.Condition {
 	return metav1.Condition{Type: v1.ConditionTypeDisruptionReason, Status: metav1.ConditionTrue,
 		Reason: string(reason), Message: string(reason)}

@@ -9,8 +9,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 )
 
-// waits reports whether a pool gets no replacements for nodes that work now, because its last machines never got ready. Nodes of it may go
-// all the same where nothing has to be opened.
+// waits reports whether a pool may not open replacements now, because its last machines never got ready. Its nodes may still go if
+// nothing has to be opened for them.
 func waits(snap *cluster.Snapshot, pool *v1.NodePool, now time.Time) bool {
 	t := lifecycle.TroubleOf(pool)
 	if !t.Broken() {
@@ -19,8 +19,8 @@ func waits(snap *cluster.Snapshot, pool *v1.NodePool, now time.Time) bool {
 	return now.Before(t.ReplaceAt()) || lifecycle.Trying(snap, pool.Name, now) != ""
 }
 
-// crowds reports whether a step would buy a second machine of a pool whose last machines never got ready: of such a pool one at a time is
-// tried. tried names the pools for which this turn has begun to; crowds adds those of a step that it lets pass.
+// crowds reports whether a step would buy a second machine of a pool whose last machines never got ready. Such a pool tries one machine
+// at a time. tried has the pools that try one in this turn; crowds adds those of a step that may begin.
 func crowds(w *disrupt.World, step *disrupt.Step, tried map[string]bool) bool {
 	opens := map[string]bool{}
 	for i := range step.Open {

@@ -10,8 +10,8 @@ import (
 	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
-// say reports to the views of the cluster what a pass has found. What a pass does not look for stays as an earlier
-// one found it: the target, and why nodes are kept for what they cost.
+// say gives the views of the cluster what a pass has found. A pass that does not search for a cheaper fleet finds no target and no
+// reasons of consolidation. These stay as an earlier pass found them, as far as they still hold.
 func (t *teller) say(w *disrupt.World, out *disrupt.Proposal) {
 	if t.Verdicts == nil {
 		return
@@ -37,7 +37,7 @@ func (t *teller) say(w *disrupt.World, out *disrupt.Proposal) {
 	t.Verdicts.Keep(said)
 }
 
-// showSteps tells which steps wait or are under way.
+// showSteps gives the views of the cluster the steps that wait or are under way.
 func (l *Loop) showSteps() {
 	if l.tell.Verdicts == nil {
 		return
@@ -57,7 +57,7 @@ func (l *Loop) showSteps() {
 	l.tell.Verdicts.Step(steps)
 }
 
-// shown completes what is shown of a step.
+// shown fills in what the views show of a step.
 func shown(step *disrupt.Step, s board.Step) board.Step {
 	s.Reason, s.Text, s.Saves, s.Pods, s.Claims = step.Reason, sentence.Step(step), step.Saves(), step.Pods(), nil
 	for _, c := range step.Remove {

@@ -16,7 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// close keeps new pods and load balancers away from the node.
+// close adds the disrupted taint and the label that excludes the node from load balancers, as far as they are missing.
 func (l *Loop) close(ctx context.Context, old *corev1.Node) error {
 	node := old.DeepCopy()
 	taint := v1.DisruptedTaint()
@@ -37,13 +37,13 @@ func (l *Loop) close(ctx context.Context, old *corev1.Node) error {
 	return nil
 }
 
-// bound asks the API server for the pods of a node.
+// bound asks the API server for the pods of a node, and returns them as rows. The store is not used, because it may lag behind.
 func (l *Loop) bound(ctx context.Context, node *corev1.Node) ([]*cluster.Pod, error) {
 	var list corev1.PodList
 	if err := l.Client.List(ctx, &list, client.MatchingFields{"spec.nodeName": node.Name}); err != nil {
 		return nil, fmt.Errorf("list the pods of node %s: %w", node.Name, err)
 	}
-	own := cluster.NewStore() // a picture of this node alone
+	own := cluster.NewStore() // a store with this node alone, to make rows
 	own.Update(func(d *cluster.Draft) {
 		d.PutNode(node)
 		for i := range list.Items {
@@ -53,7 +53,7 @@ func (l *Loop) bound(ctx context.Context, node *corev1.Node) ([]*cluster.Pod, er
 	return own.Snapshot().Node(node.Name).Pods, nil
 }
 
-// write writes the conditions of the claim.
+// write writes the conditions of the claim, if they have changed, and reports a node that is drained now.
 func (w *work) write(ctx context.Context) error {
 	if w.claim == nil || equality.Semantic.DeepEqual(w.claim.Status, w.row.Claim.Status) {
 		return nil
@@ -69,7 +69,7 @@ func (w *work) write(ctx context.Context) error {
 	return nil
 }
 
-// release lets the node go.
+// release removes our finalizer from the node, so that the API server deletes it.
 func (l *Loop) release(ctx context.Context, row *cluster.Node) error {
 	node := row.Node.DeepCopy()
 	node.Finalizers = slices.DeleteFunc(node.Finalizers, func(f string) bool { return f == v1.TerminationFinalizer })

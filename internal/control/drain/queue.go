@@ -26,44 +26,45 @@ import (
 
 // Times and numbers of evictions.
 const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 10 * time.Second
-	// newsDelay is how long the news of an accepted eviction may take to arrive, before it is asked for again.
+	firstRetry   = 100 * time.Millisecond
+	longestRetry = 10 * time.Second
+	// newsDelay is how long the watch may take to show an accepted eviction. After that the eviction is requested again.
 	newsDelay = 5 * time.Second
 	atOnce    = 10 // requests for one node at the same time
 )
 
-// A queue remembers which pods of one node were asked to go, and when to ask again.
+// A queue remembers for which pods of a node an eviction or deletion was requested, and when to request it again.
 type queue struct {
 	mu   sync.Mutex
 	pods map[podID]*try
 }
 
-// A podID is one incarnation of a pod.
+// A podID names a pod, and tells it from a later pod of the same name.
 type podID struct {
 	cluster.PodKey
 	uid types.UID
 }
 
+// A try is what is remembered of the requests for one pod.
 type try struct {
-	next     time.Time
-	failures int
+	next     time.Time // no request before this time
+	failures int       // in a row
 }
 
-// A job is what to ask for.
+// A job is one turn of the drain of a node.
 type job struct {
 	row      *cluster.Node
 	claim    *v1.NodeClaim
 	plan     evict.Plan
-	deadline time.Time
+	deadline time.Time // by which the node must be drained
 }
 
-// run asks for what is due, and returns when the next request is.
+// run sends the evictions and deletions of the plan that are due, and returns when to look again, zero if there is nothing to send.
 func (q *queue) run(ctx context.Context, l *Loop, j job) time.Time {
 	q.keep(j.plan.Waiting)
 	var requests []request
 	ask := func(p *cluster.Pod, send func() bool) {
-		if t := q.try(p); !time.Now().Before(t.next) {
+		if t := q.tryOf(p); !time.Now().Before(t.next) {
 			requests = append(requests, request{p, t, send})
 		}
 	}
@@ -73,15 +74,15 @@ func (q *queue) run(ctx context.Context, l *Loop, j job) time.Time {
 	for _, p := range j.plan.Evict {
 		ask(p, func() bool { return l.evict(ctx, j, p) })
 	}
-	parallel.Of(requests, atOnce, request.doing, request.make)
-	again := j.plan.Until // zero where there is nothing to ask: pods are on their way, and their end is news
+	parallel.Of(requests, atOnce, request.doing, request.do)
+	again := j.plan.Until // if it is zero and nothing is due, the end of a pod makes the loop look again
 	for _, t := range q.due(j.plan) {
 		again = ztime.Sooner(again, t)
 	}
 	return again
 }
 
-// A request asks one pod to go. send reports whether the API server agreed.
+// A request is an eviction or deletion of one pod. send reports whether the API server accepted it.
 type request struct {
 	pod  *cluster.Pod
 	try  *try
@@ -90,8 +91,8 @@ type request struct {
 
 func (r request) doing() string { return "asking pod " + r.pod.Namespace + "/" + r.pod.Name + " to go" }
 
-// make sends the request and notes what became of it; a panic is a failure.
-func (r request) make() error {
+// do sends the request, and plans the next one by its outcome. A panic counts as a failure.
+func (r request) do() error {
 	done := false
 	defer func() { r.try.answered(done) }()
 	done = r.send()
@@ -111,7 +112,8 @@ func (q *queue) keep(waiting []*cluster.Pod) {
 
 func idOf(p *cluster.Pod) podID { return podID{p.PodKey, p.UID} }
 
-func (q *queue) try(p *cluster.Pod) *try {
+// tryOf returns what is remembered of a pod, to be changed in place.
+func (q *queue) tryOf(p *cluster.Pod) *try {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t := q.pods[idOf(p)]
@@ -122,29 +124,30 @@ func (q *queue) try(p *cluster.Pod) *try {
 	return t
 }
 
-// due are the times of the next requests.
+// due returns the times of the next requests of a plan.
 func (q *queue) due(plan evict.Plan) []time.Time {
 	var out []time.Time
 	for _, p := range plan.Evict {
-		out = append(out, q.try(p).next)
+		out = append(out, q.tryOf(p).next)
 	}
 	for _, d := range plan.Delete {
-		out = append(out, q.try(d.Pod).next)
+		out = append(out, q.tryOf(d.Pod).next)
 	}
 	return out
 }
 
-// answered plans the next request for a pod, later and later while they fail.
+// answered sets the time of the next request for a pod: after newsDelay if this one was accepted, else with exponential backoff.
 func (t *try) answered(done bool) {
 	if done {
 		t.next, t.failures = time.Now().Add(newsDelay), 0
 		return
 	}
-	t.next = time.Now().Add(min(firstRetry<<min(t.failures, 10), lastRetry))
+	t.next = time.Now().Add(min(firstRetry<<min(t.failures, 10), longestRetry))
 	t.failures++
 }
 
-// evict asks for the eviction of one pod. A refusal is no error: the pod's budget says when it may go.
+// evict requests the eviction of one pod, and reports whether it was accepted or the pod is gone. A refusal by a PodDisruptionBudget is
+// not an error: an event reports it, and the request is sent again later.
 func (l *Loop) evict(ctx context.Context, j job, p *cluster.Pod) (done bool) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
 	err := l.Evictions.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
@@ -171,6 +174,7 @@ func (l *Loop) evict(ctx context.Context, j job, p *cluster.Pod) (done bool) {
 	return false
 }
 
+// code returns the HTTP status of an API server's answer, for metrics.
 func code(err error) string {
 	if err == nil {
 		return strconv.Itoa(http.StatusOK)
@@ -182,7 +186,8 @@ func code(err error) string {
 	return strconv.Itoa(http.StatusInternalServerError)
 }
 
-// delete ends a pod that would outlive the node's deadline.
+// delete deletes a pod that would outlive the node's deadline, with the grace period that is left. It reports whether that was accepted
+// or the pod is gone.
 func (l *Loop) delete(ctx context.Context, j job, d evict.Deletion) (done bool) {
 	p := d.Pod
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}

@@ -20,10 +20,10 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// forceful is the reason of evictions that no disruption command stands behind.
+// forceful is the reason of evictions without a known reason, for example if a user deleted the node.
 const forceful = "Forceful Termination"
 
-// expired is the reason of those of a node that has reached its greatest age.
+// expired is the reason of evictions from a node that is older than expireAfter.
 const expired = "Expired"
 
 // maxNamed is how many volumes an event names.
@@ -37,7 +37,8 @@ func (l *Loop) reportDeadline(node *corev1.Node, deadline time.Time) {
 		fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)))
 }
 
-// reportDraining names a pod that is waited for: a protected pod, if there is any, because a user has to do something about it.
+// reportDraining publishes an event with the number of pods that are left and the name of one: a protected pod if there is one, because a
+// user has to act on it.
 func (l *Loop) reportDraining(node *corev1.Node, plan evict.Plan, now time.Time) {
 	p, why := plan.Waiting[0], ""
 	if i := slices.IndexFunc(plan.Waiting, func(p *cluster.Pod) bool { return movable.Protected(p, now).Held }); i >= 0 {
@@ -50,7 +51,7 @@ func (l *Loop) reportDraining(node *corev1.Node, plan evict.Plan, now time.Time)
 		fmt.Sprintf("%d pods are left to leave the node, such as %s/%s%s", len(plan.Waiting), p.Namespace, p.Name, why))
 }
 
-// reportProtections explains do-not-disrupt annotations to the owners of the pods that are waited for.
+// reportProtections publishes events that explain do-not-disrupt annotations of the pods that are left.
 func (l *Loop) reportProtections(waiting []*cluster.Pod, now time.Time) {
 	for _, p := range waiting {
 		if e, ok := protection.Event(p, now); ok {
@@ -72,6 +73,7 @@ func (l *Loop) reportVolumes(node *corev1.Node, names []string) {
 	l.Events.Tell(telemetry.Refs(node, nil), telemetry.AwaitingVolumeDetachment, "Waiting for volumes to be detached: "+text)
 }
 
+// reportEvicted reports an accepted eviction: metric, journal, and an event on the pod.
 func (l *Loop) reportEvicted(j job, p *cluster.Pod) {
 	reason := reasonOf(j.claim)
 	l.Metrics.PodsDrained.WithLabelValues(reason).Inc()
@@ -82,6 +84,7 @@ func (l *Loop) reportEvicted(j job, p *cluster.Pod) {
 	})
 }
 
+// reportForced reports the deletion of a pod because of the node's deadline: metric, journal, and an event on the pod.
 func (l *Loop) reportForced(j job, d evict.Deletion) {
 	p := d.Pod
 	reason := reasonOf(j.claim)
@@ -94,7 +97,7 @@ func (l *Loop) reportForced(j job, d evict.Deletion) {
 	})
 }
 
-// record writes down that a pod was told to leave.
+// record adds an eviction or deletion to the journal.
 func (l *Loop) record(j job, p *cluster.Pod, reason string) {
 	r := journal.Record{
 		Act: journal.Evicted, Loop: name, Reason: reason, Evictions: 1,
@@ -106,7 +109,7 @@ func (l *Loop) record(j job, p *cluster.Pod, reason string) {
 	l.Journal.Add(r)
 }
 
-// reasonOf says why the node of a claim goes.
+// reasonOf returns why the node of a claim goes, for metrics, journal and events.
 func reasonOf(claim *v1.NodeClaim) string {
 	if claim != nil {
 		if claim.Annotations[v1.EvictAfterAnnotationKey] != "" {

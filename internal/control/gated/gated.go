@@ -54,26 +54,27 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn tells everyone who has not been told. What fails is tried again in the next turn.
+// turn writes conditions on the objects of each gate that is off, as far as they are missing. What fails is tried again in the next turn.
 func (l *Loop) turn(ctx context.Context, now time.Time) error {
 	var errs []error
 	if !l.gates.NodeOverlay {
-		errs = append(errs, present(l.overlays(ctx, now)))
+		errs = append(errs, ignoreMissing(l.overlays(ctx, now)))
 	}
 	if !l.gates.CapacityBuffer {
-		errs = append(errs, present(l.buffers(ctx, now)))
+		errs = append(errs, ignoreMissing(l.buffers(ctx, now)))
 	}
 	return errors.Join(errs...)
 }
 
-// present forgives a kind that is not installed: it has no objects to tell about.
-func present(err error) error {
+// ignoreMissing returns nil if the kind is not installed: then there are no objects.
+func ignoreMissing(err error) error {
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
+// overlays writes the condition on every NodeOverlay.
 func (l *Loop) overlays(ctx context.Context, now time.Time) error {
 	for next, more := "", true; more; more = next != "" {
 		list := &v1alpha1.NodeOverlayList{}
@@ -94,6 +95,7 @@ func (l *Loop) overlays(ctx context.Context, now time.Time) error {
 	return nil
 }
 
+// buffers writes the conditions on every CapacityBuffer that no other autoscaler looks after.
 func (l *Loop) buffers(ctx context.Context, now time.Time) error {
 	for next, more := "", true; more; more = next != "" {
 		list := &bufferv1beta1.CapacityBufferList{}
@@ -122,7 +124,8 @@ func (l *Loop) buffers(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// unclaimed says that only Karpenter has written a condition on a buffer that asks for what Karpenter provides, for long enough.
+// unclaimed reports whether a buffer is Karpenter's to look after: its strategy is that of Karpenter, all its conditions
+// are Karpenter's, and it is old enough for another autoscaler to have written one.
 func unclaimed(b *bufferv1beta1.CapacityBuffer, now time.Time) bool {
 	if s := b.Spec.ProvisioningStrategy; s != nil && *s != bufferv1beta1.ActiveCapacityStrategy {
 		return false
@@ -144,7 +147,7 @@ var ours = []string{
 	bufferv1beta1.ReasonNotReadyForProvisioning, bufferv1beta1.ReasonBufferEmpty,
 }
 
-// write patches the status if it changed. The faster writer is right: a conflict, or an object that is gone, is no error.
+// write patches the status if the conditions changed. A conflict, or an object that is gone, is not an error (patch.Status).
 func (l *Loop) write(ctx context.Context, old, told conditioned) error {
 	if equality.Semantic.DeepEqual(old.GetConditions(), told.GetConditions()) {
 		return nil

@@ -1,11 +1,14 @@
-// Package gc finds what a crash, a lost answer or an operator has left over: machines without a claim, Nodes without a machine,
+// Package gc finds what a crash, a lost answer or an operator has left over: machines without a claim (orphans), Nodes without a machine,
 // claims whose machine is gone.
 //
-// Orphans that are most of all machines are a mistake until an operator says otherwise: they are latched, in memory
-// and with the cloud, and stay until their claim returns or a person decides.
+// If most of all machines are orphans, that is taken for a mistake: they are latched (marked as kept, in memory and at the cloud), and
+// stay until their claims return or an operator decides.
 //
-// A machine that our picture of the cluster knows no claim of is looked for at the API server itself before it is stopped, because a
-// picture that lags behind would cost a healthy machine.
+// Before a machine without a claim in the snapshot is stopped, the API server is asked for its claim: a snapshot that lags behind must
+// not cost a healthy machine.
+//
+// Files: gc.go has the two loops, for machines and for claims; orphans.go decides about orphans; inherit.go takes over machines that a
+// Karpenter with Provisioners (before NodeClaims) launched.
 package gc
 
 import (
@@ -32,19 +35,19 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// How often machines are looked for. After a start, and whenever a launch ended in doubt, it is often enough to find an
-// orphan within a minute.
+// How often machines and claims are looked for. After a start, and after a launch whose answer was lost, rounds are quick, so that an
+// orphan is found within a minute.
 const (
 	quickInterval = 10 * time.Second
-	quickRuns     = 20
+	quickRuns     = 20 // quick rounds after a start
 	slowInterval  = 2 * time.Minute
-	keptInterval  = 30 * time.Second // an operator waits to see the outcome
-	retryInterval = 30 * time.Second // after a round that failed, and may have left a machine
-	claimsTurn    = 2 * time.Minute
-	atOnce        = 20
+	keptInterval  = 30 * time.Second // while machines are latched: an operator waits to see the outcome
+	retryInterval = 30 * time.Second // after a round that failed
+	claimsTurn    = 2 * time.Minute  // between two rounds for claims
+	atOnce        = 20               // machines or claims that a round works on at the same time
 	pageSize      = 500
-	// doubtLife is how long machines are expected of claims that were in doubt: the cloud may be silent about a
-	// launch for minutes, and then not show what came of it.
+	// doubtLife is how long a claim that was in doubt may have a second machine: a cloud may take minutes to answer a launch, and longer
+	// to list its machine.
 	doubtLife = 15 * time.Minute
 )
 
@@ -80,7 +83,8 @@ func New(d Deps) *Loop {
 	return &Loop{Deps: d, suspect: make(chan struct{}, 1), doubted: map[string]time.Time{}}
 }
 
-// Suspect says that a machine may have been launched for a claim which does not know of it. It never waits.
+// Suspect notes that a machine may have been launched for a claim that does not name it, and makes the next rounds quick. It never
+// blocks.
 func (l *Loop) Suspect(claim string) {
 	l.mu.Lock()
 	now := time.Now()
@@ -96,7 +100,7 @@ func (l *Loop) Suspect(claim string) {
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
 	ctx = telemetry.WithController(ctx, claimsName)
-	if !l.synced(ctx) {
+	if !l.waitForSync(ctx) {
 		return nil
 	}
 	var wait sync.WaitGroup
@@ -106,8 +110,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// synced waits until the store knows the cluster.
-func (l *Loop) synced(ctx context.Context) bool {
+// waitForSync waits until the store has read the whole cluster. It returns false if ctx ended first.
+func (l *Loop) waitForSync(ctx context.Context) bool {
 	for {
 		snap := l.Store.Snapshot()
 		if snap.Synced() {
@@ -121,10 +125,11 @@ func (l *Loop) synced(ctx context.Context) bool {
 	}
 }
 
+// watchMachines looks for orphans until ctx ends: quickly after a start, after Suspect and while machines are awaited, else slowly.
 func (l *Loop) watchMachines(ctx context.Context) {
 	watched := l.Metrics.Loop(machinesName, 1)
 	defer l.Metrics.End(watched)
-	left := quickRuns
+	left := quickRuns                 // quick rounds
 	last, failed := time.Now(), false // when the last round ended, and whether it failed
 	for {
 		wait := slowInterval
@@ -140,7 +145,7 @@ func (l *Loop) watchMachines(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.suspect: // however often it comes, it does not put off the next round
+		case <-l.suspect: // the next round counts from the last one, so repeated suspicions do not delay it
 			left = max(left, quickRuns/2)
 		case <-time.After(time.Until(last.Add(wait))):
 			left = max(left-1, 0)
@@ -153,6 +158,7 @@ func (l *Loop) watchMachines(ctx context.Context) {
 	}
 }
 
+// watchClaims looks for claims whose machine is gone until ctx ends.
 func (l *Loop) watchClaims(ctx context.Context) {
 	watched := l.Metrics.Loop(claimsName, 1)
 	defer l.Metrics.End(watched)
@@ -161,7 +167,7 @@ func (l *Loop) watchClaims(ctx context.Context) {
 	}
 }
 
-// turn does one round and reports whether it succeeded. A panic costs the round and nothing else.
+// turn does one round and reports whether it succeeded. A panic ends only the round.
 func (l *Loop) turn(ctx context.Context, watched *telemetry.Loop, what string, round func(context.Context) error) bool {
 	err := watched.Turn(ctx, what, round)
 	if err != nil && ctx.Err() == nil {
@@ -170,8 +176,8 @@ func (l *Loop) turn(ctx context.Context, watched *telemetry.Loop, what string, r
 	return err == nil
 }
 
-// machines stops machines without claims. The machines are listed first: a claim that is created afterwards has none of
-// them.
+// machines is one round for machines: it takes over inherited ones, and latches or stops the orphans. Machines are listed before
+// claims, so that a claim which is created in between cannot make its machine an orphan.
 func (l *Loop) machines(ctx context.Context) error {
 	machines, err := l.Cloud.List(ctx)
 	if err != nil {
@@ -197,7 +203,8 @@ func (l *Loop) machines(ctx context.Context) error {
 		func(m cloud.Machine) error { return l.stopOrphan(ctx, m) }), err, untaken)...)
 }
 
-// known returns the claims that the API server has, page by page: there may be thousands, with hundreds of instance types each.
+// known reads the claims from the API server, page by page, and keeps of each only what the index needs: there may be thousands, with
+// hundreds of instance types each.
 func (l *Loop) known(ctx context.Context) (claimIndex, error) {
 	known := claimIndex{}
 	for next, more := "", true; more; more = next != "" {
@@ -217,10 +224,11 @@ func (l *Loop) known(ctx context.Context) (claimIndex, error) {
 	return known, nil
 }
 
-// A claimIndex finds claims by what machines say of them.
+// A claimIndex finds claims by their name, by the machine that they have, and by the machine that they are to take over.
 type claimIndex map[claimKey]*v1.NodeClaim
 
-type claimKey struct{ name, providerID, adopts string } // one of them
+// A claimKey has one of its fields set, so that one map holds all three indexes.
+type claimKey struct{ name, providerID, adopts string }
 
 func (x claimIndex) add(c *v1.NodeClaim) {
 	x[claimKey{name: c.Name}] = c
@@ -232,7 +240,7 @@ func (x claimIndex) add(c *v1.NodeClaim) {
 	}
 }
 
-// orphans are the machines that none of the claims answers for.
+// orphans returns the machines that belong to none of the claims.
 func (x claimIndex) orphans(machines []cloud.Machine) []cloud.Machine {
 	var out []cloud.Machine
 	for _, m := range machines {
@@ -243,7 +251,7 @@ func (x claimIndex) orphans(machines []cloud.Machine) []cloud.Machine {
 	return out
 }
 
-// stopOrphan stops a machine without claim, and removes its Node, which nothing else will.
+// stopOrphan stops a machine without a claim, and deletes its Nodes, which no other loop does.
 func (l *Loop) stopOrphan(ctx context.Context, m cloud.Machine) error {
 	if err := l.Cloud.Terminate(ctx, m.ProviderID); err != nil && !errors.Is(err, cloud.ErrNotFound) {
 		return fmt.Errorf("terminate machine %s: %w", m.ProviderID, err)
@@ -257,6 +265,7 @@ func (l *Loop) stopOrphan(ctx context.Context, m cloud.Machine) error {
 	return errors.Join(errs...)
 }
 
+// ignoreGone returns nil if the object is gone or has changed: the next round looks again.
 func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -264,12 +273,12 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// claims deletes claims whose machine is gone. A claim whose Node is ready is never one of them, whatever the cloud says; and one
-// that is not registered is left to the loop that looks after its life, because a new machine may not be listed yet.
+// claims is one round for claims: it deletes claims whose machine the cloud does not have. A claim with a ready Node stays even then. A
+// claim that is not registered is left to control/claim, because a new machine may not be listed yet.
 func (l *Loop) claims(ctx context.Context) error {
 	var candidates []*cluster.Node
 	for row := range l.Store.Snapshot().Nodes() {
-		if l.live(row) {
+		if l.mayBeLost(row) {
 			candidates = append(candidates, row)
 		}
 	}
@@ -293,8 +302,9 @@ func (l *Loop) claims(ctx context.Context) error {
 	return errors.Join(parallel.Of(lost, atOnce, claimOf, func(row *cluster.Node) error { return l.deleteLost(ctx, row) })...)
 }
 
-// live claims have had a Node, are of our provider, and are not being deleted.
-func (l *Loop) live(row *cluster.Node) bool {
+// mayBeLost reports whether a claim is looked at for a missing machine: it is registered, belongs to our provider, and is not being
+// deleted.
+func (l *Loop) mayBeLost(row *cluster.Node) bool {
 	c := row.Claim
 	return c != nil && c.DeletionTimestamp == nil && c.Status.ProviderID != "" && cloud.Serves(l.Cloud, c.Spec.NodeClassRef) &&
 		condition.IsTrue(c, v1.ConditionTypeRegistered)
@@ -310,7 +320,7 @@ func machineOf(m cloud.Machine) string { return "collecting machine " + m.Provid
 
 func claimOf(row *cluster.Node) string { return "collecting NodeClaim " + row.Claim.Name }
 
-// deleteLost deletes a claim after the cloud has been asked for this very machine: a list may be incomplete.
+// deleteLost deletes a claim unless the cloud, asked for this machine alone, still has it: the list may have been incomplete.
 func (l *Loop) deleteLost(ctx context.Context, row *cluster.Node) error {
 	c := row.Claim
 	m, err := l.Cloud.Get(ctx, c.Status.ProviderID)

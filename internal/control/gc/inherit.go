@@ -18,7 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// heirs are the pools of our provider that stand in for a Provisioner.
+// heirs returns the pools of our provider that replace a Provisioner, by the name of the Provisioner.
 func (l *Loop) heirs(snap *cluster.Snapshot) map[string]*v1.NodePool {
 	var served iter.Seq[*v1.NodePool] = func(yield func(*v1.NodePool) bool) {
 		for pool := range cluster.Pools.All(snap) {
@@ -30,9 +30,9 @@ func (l *Loop) heirs(snap *cluster.Snapshot) map[string]*v1.NodePool {
 	return lifecycle.Heirs(served)
 }
 
-// inherit makes claims for machines that a Karpenter without NodeClaims launched, where a pool stands in for their
-// Provisioner. Of the orphans it returns those that are left to garbage collection, none if that cannot be told:
-// one with a Node that an heir takes over again is not stopped.
+// inherit creates claims for machines that a Karpenter with Provisioners launched, if a pool replaces their Provisioner. It returns the
+// orphans without the machines with a Node that such a pool takes over: the others are left to garbage collection. With an error it may
+// return none, so that no machine is stopped by mistake.
 func (l *Loop) inherit(ctx context.Context, orphans []cloud.Machine, seen claimIndex) ([]cloud.Machine, error) {
 	snap := l.Store.Snapshot()
 	heirs := l.heirs(snap)
@@ -63,7 +63,8 @@ func (l *Loop) inherit(ctx context.Context, orphans []cloud.Machine, seen claimI
 
 func bequestOf(b lifecycle.Bequest) string { return "taking over machine " + b.Machine.ProviderID }
 
-// bequests are the machines with what is known of each.
+// bequests describes each inherited machine: its Nodes, the pool that takes it over, whether it has a claim, and for how long it has
+// had no Node. It updates l.alone.
 func (l *Loop) bequests(snap *cluster.Snapshot, machines []cloud.Machine, heirs map[string]*v1.NodePool,
 	known claimIndex) []lifecycle.Bequest {
 	now := time.Now()
@@ -92,7 +93,7 @@ func (l *Loop) bequests(snap *cluster.Snapshot, machines []cloud.Machine, heirs 
 	return out
 }
 
-// take makes the claim of one machine, or says what keeps it from having one.
+// take creates the claim of one inherited machine, or reports what prevents it.
 func (l *Loop) take(ctx context.Context, b *lifecycle.Bequest) error {
 	adopt, why := b.Inherited()
 	if why != "" {
@@ -114,7 +115,7 @@ func (l *Loop) take(ctx context.Context, b *lifecycle.Bequest) error {
 	return nil
 }
 
-// reportBequest says why a machine has no claim, once for each cause.
+// reportBequest reports why an inherited machine gets no claim: by events on its Nodes, or in the log if it has none.
 func (l *Loop) reportBequest(ctx context.Context, b *lifecycle.Bequest, why lifecycle.Hindrance) {
 	text := map[lifecycle.Hindrance]string{
 		lifecycle.NoHeir: fmt.Sprintf("not exactly one NodePool has the annotation %s=%s",

@@ -18,8 +18,8 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// judge keeps the machines whose orphaning looks like a mistake and does with them what people asked for. It
-// returns the orphans that are to be stopped.
+// judge returns the orphans that are to be stopped. It does what an operator asked for by an annotation of the Node (adopt or terminate),
+// and latches orphans if most machines are orphans, or if they were latched before. It unlatches machines that have a claim again.
 func (l *Loop) judge(ctx context.Context, machines, orphans []cloud.Machine, known claimIndex) (stop []cloud.Machine, err error) {
 	mass := lifecycle.Mass(l.used(machines, known), l.used(orphans, known), time.Now())
 	held := map[string]bool{}
@@ -50,8 +50,9 @@ func (l *Loop) judge(ctx context.Context, machines, orphans []cloud.Machine, kno
 	return stop, errors.Join(errs...)
 }
 
-// used leaves out the machines on which no pod has run, however many they are: their Nodes were never registered, and either they have no
-// name of a claim, as after a launch for several whose answer was lost, or their claim was in doubt, or it has another machine.
+// used returns the machines without those that no pod has run on for certain, which count neither for nor against a mistake. Such a
+// machine has no registered Node, and was left over by a launch: it has no name of a claim, its claim was in doubt, or its claim has
+// another machine.
 func (l *Loop) used(machines []cloud.Machine, known claimIndex) []cloud.Machine {
 	snap := l.Store.Snapshot()
 	l.mu.Lock()
@@ -65,11 +66,12 @@ func (l *Loop) used(machines []cloud.Machine, known claimIndex) []cloud.Machine 
 	})
 }
 
+// is returns a function that reports whether another machine is m.
 func is(m cloud.Machine) func(cloud.Machine) bool {
 	return func(other cloud.Machine) bool { return other.ProviderID == m.ProviderID }
 }
 
-// wishOf is what an operator wrote onto the Node of an orphan. Two Nodes of one machine are a mistake of their own.
+// wishOf returns what an operator asked for by an annotation of the orphan's Node. It is "" unless the machine has exactly one Node.
 func wishOf(nodes []*corev1.Node) string {
 	if len(nodes) != 1 {
 		return ""
@@ -77,7 +79,7 @@ func wishOf(nodes []*corev1.Node) string {
 	return nodes[0].Annotations[v1.OrphanAnnotationKey]
 }
 
-// latch keeps a machine from being stopped: in memory at once, and with the cloud, so that a restart does not forget.
+// latch reports that an orphan is kept, and marks it at the cloud so that a restart does not forget it. (judge notes it in memory.)
 func (l *Loop) latch(ctx context.Context, m cloud.Machine, nodes []*corev1.Node) {
 	if !l.latched[m.ProviderID] {
 		telemetry.Log(ctx).Error("a machine has no nodeclaim, as most machines: it is kept until its claim returns or "+
@@ -99,6 +101,7 @@ func (l *Loop) latch(ctx context.Context, m cloud.Machine, nodes []*corev1.Node)
 	}
 }
 
+// unlatch removes the mark from a machine that has a claim again.
 func (l *Loop) unlatch(ctx context.Context, m cloud.Machine) error {
 	if err := l.Cloud.SetLatch(ctx, m.ProviderID, false); err != nil && !errors.Is(err, cloud.ErrNotFound) {
 		return fmt.Errorf("unlatch machine %s: %w", m.ProviderID, err)
@@ -120,6 +123,7 @@ func (l *Loop) adopt(ctx context.Context, node *corev1.Node, m cloud.Machine) er
 	return nil
 }
 
+// deleteNode deletes a Node that is not being deleted already.
 func (l *Loop) deleteNode(ctx context.Context, n *corev1.Node) error {
 	if n.DeletionTimestamp != nil {
 		return nil

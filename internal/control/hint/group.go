@@ -14,30 +14,29 @@ import (
 // Nodes that become ready about the same time are opened together. kube-scheduler tries every waiting pod whenever a node
 // opens, and a pod that fails then loses its hint, also one whose own node was about to open.
 const (
-	// gatherTime is how long a node waits for the next one of the plan, and gatherTimeMost for all of them.
+	// gatherTime is how long a group waits for the next node of the plan, and gatherTimeMost for all of them.
 	gatherTime     = time.Second
 	gatherTimeMost = 3 * time.Second
 	// idleTimeout is how long a group waits while no hint is written, and writeTimeout for all of its hints: the API server may be slow.
-	// The room of a node that opens without its hints is taken by pods that were meant for other nodes, and machines are bought
-	// for those it was meant for.
+	// If a node opens without its hints, pods that were planned for other nodes take its room, and machines are bought for its own pods.
 	idleTimeout  = 3 * time.Second
 	writeTimeout = 15 * time.Second
 	// groupInterval is the time between two looks at a group.
 	groupInterval = 50 * time.Millisecond
-	// writeRounds is how often the hints of a group are looked at before it is opened: those that were wiped are written again.
+	// writeRounds is how often missing hints are looked for after the group has gathered: hints that were wiped are written again.
 	writeRounds = 2
 )
 
-// A group is nodes that lose the last taint that keeps pods away at the same moment.
+// A group is nodes that open together: they lose the last taint that keeps pods away at the same moment.
 type group struct {
 	nodes  opening
 	began  time.Time
-	joined time.Time // the last of them
-	opened chan struct{}
+	joined time.Time     // when the last node joined
+	opened chan struct{} // closed when the nodes may open
 }
 
-// Before is called just before a node loses the last taint that keeps pods away. It returns when the hints of the planned
-// pods of the node, and of those that open with it, are written, or soon.
+// Before is called just before a node opens (loses the last taint that keeps pods away). It waits until the hints of the pods that are
+// planned for the node's group are written, at most for the times above.
 func (l *Loop) Before(ctx context.Context, node string) {
 	if l.off.Load() {
 		return
@@ -53,7 +52,7 @@ func (l *Loop) Before(ctx context.Context, node string) {
 	}
 }
 
-// join puts a node into the group that opens next. The first one of a group leads it.
+// join puts a node into the group that opens next. leads is true for the first node of a group: its caller writes the hints for all.
 func (l *Loop) join(node string) (g *group, leads bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,24 +64,25 @@ func (l *Loop) join(node string) (g *group, leads bool) {
 	return l.next, leads
 }
 
-// open writes the hints of a group while it gathers, and ends when all are written.
+// open writes the hints of a group while it gathers, and releases the group when all are written, the API server does not take them, or
+// writeTimeout has passed.
 func (l *Loop) open(ctx context.Context, g *group) {
 	defer l.release(g)
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	for round := 1; round <= writeRounds; {
 		gathering := l.waitsForMore(g)
-		told, alive := l.writeMissing(ctx, g, gathering)
+		wrote, alive := l.writeMissing(ctx, g, gathering)
 		if !gathering {
 			round++
 		}
-		if !alive || !gathering && !told || !sleep.For(ctx, groupInterval) { // until the watch tells what became of them
+		if !alive || !gathering && !wrote || !sleep.For(ctx, groupInterval) { // meanwhile the watch may show hints that were wiped
 			return
 		}
 	}
 }
 
-// release lets the nodes of a group open. The next one starts another group, also where this one ended before it had gathered.
+// release lets the nodes of a group open. If the group was still gathering, the next node starts another group.
 func (l *Loop) release(g *group) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +92,7 @@ func (l *Loop) release(g *group) {
 	close(g.opened)
 }
 
-// endWhenIdle ends ctx once no hint was written for a while.
+// endWhenIdle calls end, which ends ctx, once no hint was written for idleTimeout. It returns when ctx ends.
 func (l *Loop) endWhenIdle(ctx context.Context, end context.CancelFunc) {
 	for wrote := l.wrote.Load(); sleep.For(ctx, idleTimeout); wrote = l.wrote.Load() {
 		if l.wrote.Load() == wrote {
@@ -101,7 +101,7 @@ func (l *Loop) endWhenIdle(ctx context.Context, end context.CancelFunc) {
 	}
 }
 
-// waitsForMore reports whether the group stays open for more nodes. When it does not, the next node starts another one.
+// waitsForMore reports whether the group goes on gathering nodes. If not, it closes the group: the next node starts another one.
 func (l *Loop) waitsForMore(g *group) bool {
 	snap := l.store.Snapshot()
 	l.mu.Lock()
@@ -130,10 +130,10 @@ func othersToOpen(snap *cluster.Snapshot, g *group) bool {
 	return false
 }
 
-// writeMissing writes the hints that are missing, and reports whether there were any, and whether the API server
-// takes them. While the group gathers the most frequent pods are not told: the last nodes of the plan may still
-// come.
-func (l *Loop) writeMissing(ctx context.Context, g *group, gathering bool) (told, alive bool) {
+// writeMissing writes the missing hints of pods that are planned for the group. It reports whether there were any, and whether writing
+// was not ended because it was idle or took too long. The unhinted class gets hints only if the group has gathered and other pods
+// without hints wait for nodes outside it (othersWait).
+func (l *Loop) writeMissing(ctx context.Context, g *group, gathering bool) (wrote, alive bool) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	go l.endWhenIdle(ctx, end)
@@ -150,25 +150,26 @@ func (l *Loop) writeMissing(ctx context.Context, g *group, gathering bool) (told
 			continue
 		}
 		if pod := snap.Pod(key); pod != nil && pod.Class != unhinted && l.needsHint(pod, n) {
-			told = true
+			wrote = true
 			l.remember(pod, n)
 			l.start(ctx, &wg, pod, n.Node.Name)
 		}
 	}
 	wg.Wait()
-	return told, ctx.Err() == nil
+	return wrote, ctx.Err() == nil
 }
 
-// opening is names of nodes that open together.
+// An opening is a set of names of nodes that open together.
 type opening map[string]bool
 
+// nodesOf returns a copy of the group's nodes: others may join meanwhile.
 func (l *Loop) nodesOf(g *group) opening {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(g.nodes)
 }
 
-// opens returns n if it is one of them.
+// opens returns n if it is one of the nodes, else nil.
 func (o opening) opens(n *cluster.Node) *cluster.Node {
 	if n == nil || n.Node == nil || !o[n.Node.Name] {
 		return nil
@@ -176,8 +177,8 @@ func (o opening) opens(n *cluster.Node) *cluster.Node {
 	return n
 }
 
-// othersWait reports whether pods of another class than the unhinted one wait for nodes outside the group. They
-// have no hints yet, and would take the room of pods of that class that have none either.
+// othersWait reports whether pods of other classes, which have no hints yet, wait for nodes outside the group. They would take the room
+// of pods of the unhinted class, so then that class gets hints as well.
 func othersWait(snap *cluster.Snapshot, nodes opening, unhinted *podclass.Class) bool {
 	for key, p := range snap.Plans() {
 		pod := snap.Pod(key)

@@ -1,9 +1,14 @@
 // Package hint tells kube-scheduler where pods are meant to go, and counts whether they went there.
 //
-// A hint is status.nominatedNodeName of a pod that waits. Written early it is wiped in kube-scheduler's next failed
-// attempt; so it is written when the node is about to lose the last taint that keeps pods away, or has just lost it. It is
-// best effort: nothing depends on it, it is given up where it is forbidden or not understood, and under load it goes
-// first. A nomination of another writer is never touched, our own is taken back when the plan changes.
+// A hint is status.nominatedNodeName of a pod that waits. If it is written too early, kube-scheduler wipes it in its next failed
+// attempt. So it is written when the node is about to open, which means that it loses the last taint that keeps pods away, or right
+// after that.
+//
+// Hints are best effort: nothing depends on them. No hints are written if the API server forbids them or kube-scheduler is too old, and
+// under load they are dropped. A nomination by another writer is never changed. Our own is removed when the plan changes.
+//
+// Pods of the most frequent class get no hint (unhintedClass). hint.go has the loop and writes hints; group.go makes nodes that become
+// ready at about the same time open together.
 package hint
 
 import (
@@ -31,9 +36,10 @@ import (
 )
 
 const (
-	// writesAtOnce is how many hints are written at the same time; as many again may wait, the rest is dropped.
+	// writesAtOnce is how many hints are written at the same time.
 	writesAtOnce = 64
-	mostQueued   = 4096
+	// mostQueued is how many hints may be written or wait to be written. Others are dropped.
+	mostQueued = 4096
 	// mostWrites is how often a hint that kube-scheduler wiped is written again.
 	mostWrites = 3
 )
@@ -54,11 +60,11 @@ type Loop struct {
 	// understood reports whether the API server's kube-scheduler knows what to do with a hint.
 	understood func() (bool, error)
 
-	off   atomic.Bool
-	slots chan struct{}
-	queue atomic.Int64
-	seen  *cluster.Snapshot // the last one
-	wrote atomic.Int64      // hints
+	off   atomic.Bool       // no hints are written
+	slots chan struct{}     // one for each write at the same time
+	queue atomic.Int64      // hints that are being written or wait for a slot
+	seen  *cluster.Snapshot // of the last turn
+	wrote atomic.Int64      // hints written so far
 
 	mu       sync.Mutex
 	hints    map[types.UID]*hint
@@ -66,11 +72,11 @@ type Loop struct {
 	next     *group          // to be opened, nil if none
 }
 
-// A hint is what a pod was told.
+// A hint is what was written for a pod.
 type hint struct {
-	node    string
-	taints  int // that the node had when it was written
-	times   int
+	node    string // "" if the hint was removed
+	taints  int    // number of taints of the node when it was written
+	times   int    // how often it was written
 	writing bool
 	version uint64 // of the pod once it was written, 0 before
 	current bool   // the pod still waits
@@ -109,10 +115,10 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// askAgain is how long to wait when it was not known whether hints are understood.
+// askAgain is how long to wait before the API server's version is asked for again after an error.
 const askAgain = time.Minute
 
-// ask finds out whether hints are understood, and reports whether it did. Until then none is written.
+// ask finds out whether kube-scheduler understands hints, and turns them on if it does. It returns false if that could not be found out.
 func (l *Loop) ask(ctx context.Context) (known bool) {
 	ok, err := l.understood()
 	switch {
@@ -130,7 +136,8 @@ func (l *Loop) ask(ctx context.Context) (known bool) {
 // lookInterval is the least time between two looks.
 const lookInterval = 200 * time.Millisecond
 
-// turn looks once: where did planned pods go, which hints are due, which are no longer true.
+// turn counts where planned pods went, starts the hints that are due, and removes hints that are no longer true. Writes go on in the
+// background; wg counts them.
 func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGroup) {
 	l.count(snap)
 	if l.off.Load() {
@@ -149,9 +156,9 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGr
 	l.tidy(snap)
 }
 
-// unhintedClass returns the class whose pods get no hint: the most frequent one among those that wait. Once all others have theirs, whose
-// room kube-scheduler then keeps for them, the room that is left is just right for these, and it does not matter which of
-// them goes where. It stays the same class for as long as pods of it wait.
+// unhintedClass returns the class whose pods get no hint: the most frequent class among the pods that wait. Of equally frequent classes
+// it is the class that needs less memory. kube-scheduler keeps room for pods with a hint. If all other pods have one, the room that is
+// left is the room planned for this class, and its pods may share it in any way. The class stays the same as long as pods of it wait.
 func (l *Loop) unhintedClass(snap *cluster.Snapshot) *podclass.Class {
 	count := map[*podclass.Class]int{}
 	for pod := range snap.Unbound() {
@@ -172,7 +179,7 @@ func (l *Loop) unhintedClass(snap *cluster.Snapshot) *podclass.Class {
 	return l.unhinted
 }
 
-// memory is what the containers of a pod ask for. Small pods find another place more easily than large ones.
+// memory returns how much memory the containers of a pod request. Small pods find another place more easily than large ones.
 func memory(c *podclass.Class) int64 {
 	var sum int64
 	for i := range c.Spec.Containers {
@@ -181,12 +188,12 @@ func memory(c *podclass.Class) int64 {
 	return sum
 }
 
-// hintOpenNodes starts the hints for nodes that pods may be bound to from now on.
+// hintOpenNodes starts the hints for pods that are planned for nodes that are open.
 func (l *Loop) hintOpenNodes(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGroup) {
 	ready := map[string]bool{} // by target
 	var unhinted *podclass.Class
 	for key, planned := range snap.Plans() {
-		if unhinted == nil { // not before there is a plan: while pods come, another class may be the most frequent one
+		if unhinted == nil { // chosen only if there is a plan: before, while pods arrive, another class may be the most frequent one
 			unhinted = l.unhintedClass(snap)
 		}
 		open, known := ready[planned.Target]
@@ -201,8 +208,8 @@ func (l *Loop) hintOpenNodes(ctx context.Context, snap *cluster.Snapshot, wg *sy
 	}
 }
 
-// stillTrue reports whether the hint of a pod still says what is planned. A pod without plan keeps its hint while its node
-// can take it: a restart has forgotten the plan, not the reason.
+// stillTrue reports whether the hint of a pod names the node that is planned for it. A pod without a plan keeps its hint while that node
+// exists and stays: a restart forgets plans.
 func (l *Loop) stillTrue(snap *cluster.Snapshot, pod *cluster.Pod, target *cluster.Node) bool {
 	if target != nil && target.Node != nil {
 		return target.Node.Name == pod.OurHint
@@ -211,8 +218,8 @@ func (l *Loop) stillTrue(snap *cluster.Snapshot, pod *cluster.Pod, target *clust
 	return n != nil && n.Node != nil && !n.MarkedForRemoval
 }
 
-// usable reports whether the next thing that happens to a node is that pods are bound to it: it is ready, and has no
-// taint but those that go by themselves once it is.
+// usable reports whether pods can be bound to a node now or as soon as it opens: it is ready and registered, and has none of its claim's
+// startup taints.
 func usable(n *cluster.Node) bool {
 	ready := false
 	for i := range n.Node.Status.Conditions {
@@ -226,19 +233,19 @@ func usable(n *cluster.Node) bool {
 	})
 }
 
-// held reports whether our own taint still keeps pods from a node: it is to be opened.
+// held reports whether the node has not been opened: Karpenter's own taint still keeps pods away.
 func held(n *cluster.Node) bool {
 	return slices.ContainsFunc(n.Node.Spec.Taints, func(t corev1.Taint) bool { return v1.IsUnregisteredTaint(&t) })
 }
 
-// needsHint reports whether a pod that waits has no hint yet, and could have one for a Karpenter node. A hint is
-// there from the moment that it was written, which the watch may tell seconds later.
+// needsHint reports whether a waiting pod should have a hint for node n and has none. A hint that was just written counts, even if the
+// watch does not show it yet (ahead).
 func (l *Loop) needsHint(pod *cluster.Pod, n *cluster.Node) bool {
 	return pod.NodeName == "" && pod.NominatedNode == "" && pod.OurHint != n.Node.Name && n.Claim != nil &&
 		!n.MarkedForRemoval && !l.ahead(pod)
 }
 
-// ahead reports whether the store does not show yet what this loop wrote last to a pod.
+// ahead reports whether the store does not show yet what this loop last wrote on a pod.
 func (l *Loop) ahead(pod *cluster.Pod) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,7 +260,8 @@ func (l *Loop) remember(pod *cluster.Pod, n *cluster.Node) {
 	l.hints[pod.UID] = &hint{node: n.Node.Name, taints: len(n.Node.Spec.Taints), times: 1}
 }
 
-// shouldHint reports whether a pod should be given the hint for a node now, and notes it if so.
+// shouldHint reports whether the hint for a node should be written on a pod now, and notes it if so. A hint that was wiped is written
+// again only if the node's taints have changed, and at most mostWrites times.
 func (l *Loop) shouldHint(pod *cluster.Pod, n *cluster.Node) bool {
 	if !l.needsHint(pod, n) {
 		return false
@@ -293,7 +301,7 @@ func (l *Loop) tidy(snap *cluster.Snapshot) {
 	}
 }
 
-// start writes a hint in the background, or drops it when too many wait.
+// start writes a hint in the background, or drops it if too many wait. With node "" it removes the hint.
 func (l *Loop) start(ctx context.Context, wg *sync.WaitGroup, pod *cluster.Pod, node string) {
 	if l.queue.Add(1) > mostQueued {
 		l.queue.Add(-1)
@@ -311,7 +319,7 @@ func (l *Loop) start(ctx context.Context, wg *sync.WaitGroup, pod *cluster.Pod, 
 			l.metrics.HintsWritten.WithLabelValues(dropped).Inc()
 			return
 		}
-		// A pod that was bound meanwhile may no longer get one.
+		// a pod that has been bound meanwhile must not get a hint
 		if now := l.store.Snapshot().Pod(pod.PodKey); now != nil && now.UID == pod.UID && now.NodeName == "" {
 			outcome := l.writeSafely(ctx, pod, h)
 			l.metrics.HintsWritten.WithLabelValues(outcome).Inc()
@@ -322,7 +330,7 @@ func (l *Loop) start(ctx context.Context, wg *sync.WaitGroup, pod *cluster.Pod, 
 	})
 }
 
-// begin notes that a pod is being told a node, or nothing.
+// begin notes that a hint for node is being written on a pod.
 func (l *Loop) begin(pod types.UID, node string) *hint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -388,7 +396,7 @@ func (l *Loop) write(ctx context.Context, pod *cluster.Pod, h *hint) string {
 	return failed
 }
 
-// count compares with the last look where pods with seats were bound.
+// count counts the pods that were bound since the last turn and had a plan, by whether they went to the planned node.
 func (l *Loop) count(snap *cluster.Snapshot) {
 	seen := l.seen
 	if l.seen = snap; seen == nil {

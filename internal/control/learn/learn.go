@@ -1,5 +1,6 @@
-// Package learn keeps the histories of the NodePools and CapacityBuffers that are to learn at what times their pods come, and says for
-// which pods room is to be kept. Package buffer asks it in each turn, and keeps the room as for pods that are announced.
+// Package learn keeps the histories of the NodePools and CapacityBuffers that have the annotation to learn at what times their pods
+// come. It returns for which pods room should be kept. Package buffer asks it in each turn, and keeps that room as for pods that are
+// announced.
 package learn
 
 import (
@@ -32,7 +33,7 @@ import (
 const (
 	// mostBytes is how large all histories may be, compressed. Of larger ones the oldest days are left out.
 	mostBytes = 96 << 10
-	// keep is for how long the history of an object is kept that is no longer to learn: until then it may change its mind.
+	// keep is how long the history of an object is kept after it stopped learning, in case the user turns learning on again.
 	keep = time.Hour
 	// countInterval is how often dollars are counted.
 	countInterval = 10 * time.Second
@@ -66,7 +67,7 @@ type learned struct {
 	buffer *autoscalingv1beta1.CapacityBuffer // nil for a NodePool
 	shape  *corev1.PodTemplateSpec            // of the buffer's pods, where a PodTemplate gives it
 	gone   time.Time                          // since when it is not to learn, zero while it is
-	slot   time.Time                          // that was last counted
+	slot   time.Time                          // the last slot that was counted
 	price  map[forecast.Workload]float64      // dollars an hour of the room of a pod
 }
 
@@ -75,8 +76,9 @@ func New(c catalogs, m *telemetry.Metrics, e *telemetry.Events, quantile float64
 	return &Learner{catalogs: c, metrics: m, events: e, quantile: quantile, all: map[forecast.Object]*learned{}}
 }
 
-// Turn counts the pods that came, and returns the room that is to be kept for pods that come until so much later. It must be called about
-// once a second. lead is how long machines take to get ready.
+// Turn counts the pods that came since the last turn, and returns the room to keep for pods that are expected until now+ahead, sorted
+// by time. It must be called about once a second. lead is how long machines take to get ready: kept room that is used saves that time,
+// at the price of the room. Objects whose learning does not pay (Balance) get no room.
 func (l *Learner) Turn(ctx context.Context, snap *cluster.Snapshot, now time.Time, lead, ahead time.Duration) []forecast.Room {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +127,7 @@ func (l *Learner) Turn(ctx context.Context, snap *cluster.Snapshot, now time.Tim
 	return out
 }
 
-// keyOf is the name of the spares of a room.
+// keyOf returns the name of the spares of a room.
 func keyOf(r *forecast.Room) cluster.PodKey {
 	return cluster.PodKey{Namespace: r.Workload.Namespace, Name: forecast.Kind + " " + r.Name()}
 }
@@ -141,7 +143,8 @@ func (l *Learner) sorted() (out []*learned) {
 	return out
 }
 
-// find brings the objects that learn up to date.
+// find updates the list of objects that learn from the annotations of pools and buffers. The history of an object that no longer learns
+// is dropped after a while (keep).
 func (l *Learner) find(snap *cluster.Snapshot, now time.Time) {
 	there := map[forecast.Object]bool{}
 	for p := range cluster.Pools.All(snap) {
@@ -174,8 +177,9 @@ func (l *Learner) find(snap *cluster.Snapshot, now time.Time) {
 	}
 }
 
-// learns returns what an object has learned, nil if it is not to learn. Learning that had switched itself off begins again when the
-// annotation had been taken away.
+// learns returns the record of an object that learns, and creates it if necessary; there gets its name. It returns nil if the object
+// does not learn, and publishes an event if its annotations cannot be read. If learning switched itself off, the user turns it on again
+// by removing the annotation and adding it anew.
 func (l *Learner) learns(from client.Object, ref corev1.ObjectReference, there map[forecast.Object]bool, now time.Time) *learned {
 	annotations := from.GetAnnotations()
 	switch value := annotations[v1.LearnAnnotationKey]; value {
@@ -208,7 +212,7 @@ func (l *Learner) learns(from client.Object, ref corev1.ObjectReference, there m
 	return o
 }
 
-// matches returns as which workload an object counts a pod that came, if it does.
+// matches reports whether an object counts a pod that came, and as a pod of which workload.
 func (o *learned) matches(a *forecast.Arrival) (forecast.Workload, bool) {
 	b := o.buffer
 	switch {
@@ -223,7 +227,8 @@ func (o *learned) matches(a *forecast.Arrival) (forecast.Workload, bool) {
 	return forecast.Workload{Namespace: b.Namespace, Kind: "PodTemplate", Name: b.Spec.PodTemplateRef.Name}, same
 }
 
-// room returns the room for what is expected. A buffer has room of its own, and limits.
+// room returns the room to keep for the expected pods. Pods that wait already are taken off. For a buffer its limits count, and the
+// room that it keeps anyway is taken off.
 func (l *Learner) room(o *learned, e forecast.Expected, snap *cluster.Snapshot, now time.Time) forecast.Room {
 	w := e.Class.Workload
 	r := forecast.Room{Object: o.name, Workload: w, Slot: e.Slot, At: e.At, Pods: e.Left, Template: e.Class.Template, Basis: e.Basis}
@@ -242,7 +247,8 @@ func (l *Learner) room(o *learned, e forecast.Expected, snap *cluster.Snapshot, 
 	return r
 }
 
-// day notes that the controller looks, counts what was expected in the slot that has ended, and judges once a day whether learning pays.
+// day notes that the controller watches at this time. After each slot it counts the expected and the arrived pods of the slot, and once a
+// day it decides whether learning pays.
 func (l *Learner) day(o *learned, now time.Time) {
 	if slot := now.Truncate(forecast.Slot); slot.After(o.slot) {
 		expected, came := o.Score.Add(o.Expect(o.slot.In(o.zone), o.slot.In(o.zone), l.quantile))
@@ -262,12 +268,12 @@ func (l *Learner) day(o *learned, now time.Time) {
 	l.metrics.ForecastOff.WithLabelValues(o.name.String()).Set(off)
 }
 
-// count adds up what room costs that is kept, and returns for how many pods of each workload it is ready. Room on machines that would be
-// there anyway counts as if it was bought.
+// count returns for how many pods of each workload kept room is ready. Every countInterval it adds the cost of kept room, and of all
+// machines (Bill), to the balances. Room on machines that would exist anyway counts as if it was bought.
 func (l *Learner) count(ctx context.Context, snap *cluster.Snapshot, now time.Time) map[forecast.Workload]int {
 	ready := map[forecast.Workload]int{}
 	passed := now.Sub(l.counted)
-	hours := min(passed, 2*countInterval).Hours()
+	hours := min(passed, 2*countInterval).Hours() // bounded, because the first turn comes long after the zero time
 	var pools map[string]engine.Pool
 	price := func(n *cluster.Node) float64 {
 		if pools == nil {
@@ -315,7 +321,7 @@ func (l *Learner) count(ctx context.Context, snap *cluster.Snapshot, now time.Ti
 	return ready
 }
 
-// part is which part of a machine a pod needs.
+// part returns the part of a machine that a pod needs: the largest over all resources, at most 1.
 func part(requests, of corev1.ResourceList) (most float64) {
 	for name, has := range of {
 		if asks, ok := requests[name]; ok && has.Sign() > 0 {
@@ -339,13 +345,14 @@ func (l *Learner) Report(now time.Time, back, ahead time.Duration) []forecast.Re
 	return out
 }
 
-// kept is a history that is written.
+// kept is the stored form of a history.
 type kept struct {
 	Object  forecast.Object   `json:"object"`
 	History *forecast.History `json:"history"`
 }
 
-// Kept returns the histories, compressed, for Restore; nil if there are none.
+// Kept returns the histories, compressed, for Restore; nil if there are none. If they are too large, it drops their oldest days, also in
+// memory.
 func (l *Learner) Kept() ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,7 +381,8 @@ func (l *Learner) Kept() ([]byte, error) {
 	}
 }
 
-// Restore takes over what Kept returned. Objects that do not learn any more are forgotten after a while.
+// Restore takes over the histories that Kept returned, without invalid ones. Objects that do not learn any more are forgotten after a
+// while.
 func (l *Learner) Restore(packed []byte) error {
 	if len(packed) == 0 {
 		return nil

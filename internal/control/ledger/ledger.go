@@ -1,7 +1,9 @@
-// Package ledger notes what machines cost and for whom, in ConfigMaps that the next process goes on with. core/ledger has the arithmetic.
+// Package ledger records what machines cost and for which workloads, in ConfigMaps (the book), so that the next process goes on with it.
+// core/ledger has the arithmetic.
 //
-// Every replica keeps the snapshots of the last minutes, and the leader charges them to the book. So a replica that begins to lead
-// charges what happened since the last write of the former leader from its own snapshots.
+// Every replica keeps the snapshots of the last minutes (looks). The leader charges them: it adds their cost to the book in memory (the
+// meter), which it writes every WriteEvery. A replica that begins to lead charges the time since the last write of the former leader from
+// its own snapshots.
 package ledger
 
 import (
@@ -33,9 +35,9 @@ const (
 	remembered = ledger.WriteEvery + time.Minute
 	// leastBetween is the least time between two looks.
 	leastBetween = 2 * time.Second
-	// turnBytes is how large a book may be when an hour ends. The room that is left is for the next hour.
+	// turnBytes is how large a book may be when an hour ends. If it is larger, a new book begins, since the next hour may not fit.
 	turnBytes = costs.MostBytes * 9 / 10
-	// turnHours is how many hours a book holds at most, so that old ones go after forty days.
+	// turnHours is how many hours a book holds at most, so that old books go after forty days.
 	turnHours = 48
 	// patience bounds one reading or writing of the book.
 	patience = 30 * time.Second
@@ -75,8 +77,8 @@ type Ledger struct {
 	settings Settings
 	keeper   *costs.Keeper
 	meter    *ledger.Meter // nil before the book is read
-	written  int64         // up to which second, 0 for never
-	tried    time.Time     // when it was last read in vain
+	written  int64         // the second up to which the book is written, 0 for never
+	tried    time.Time     // when the last attempt to read the book was made
 
 	mu     sync.Mutex
 	looks  []look
@@ -103,6 +105,7 @@ func (l *Ledger) Watch(ctx context.Context) error {
 	}
 }
 
+// keep adds a look, one for each second at most, and drops looks that are too old.
 func (l *Ledger) keep(next look) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +127,7 @@ func (l *Ledger) taken() []look {
 	return out
 }
 
-// Run charges what was seen, and writes the book now and then and when ctx ends.
+// Run charges the looks and writes the book, until ctx ends. Then it does both once more, so that the next leader finds it complete.
 func (l *Ledger) Run(ctx context.Context) error {
 	l.Metrics.Repeat(ctx, telemetry.Chore{Name: "ledger", What: "charging what machines cost",
 		Failed: "the ledger is not written; what is not written is charged with the next turn", Every: ledger.LookEvery, Turn: l.turn})
@@ -138,6 +141,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 	return nil
 }
 
+// turn reads the book if that was not done yet, charges the looks, and writes the book if WriteEvery has passed since the last write.
 func (l *Ledger) turn(ctx context.Context, now time.Time) error {
 	if l.meter == nil {
 		if now.Sub(l.tried) < time.Minute {
@@ -155,7 +159,8 @@ func (l *Ledger) turn(ctx context.Context, now time.Time) error {
 	return l.write(ctx)
 }
 
-// load begins where the last process stopped. Of what was seen before only the last snapshot counts: what differs from it happened later.
+// load reads the book, so that the meter goes on where the last process stopped. Of the looks before that moment it keeps only the
+// last: what differs from it happened later. If the newest hours cannot be read, they stay, and a new ConfigMap is begun.
 func (l *Ledger) load(ctx context.Context, now int64) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -182,7 +187,7 @@ func (l *Ledger) load(ctx context.Context, now int64) error {
 	return nil
 }
 
-// charge charges what was seen.
+// charge adds the cost of the looks to the meter: of machines, once a minute of commitments, and what restrictions cost (see Sample).
 func (l *Ledger) charge(ctx context.Context) {
 	ctx = telemetry.WithController(ctx, "ledger")
 	before := l.meter.Until()
@@ -193,7 +198,7 @@ func (l *Ledger) charge(ctx context.Context) {
 			return quote(pools[pool], labels)
 		})
 	}
-	if at := l.meter.Until(); len(looks) > 0 && at/60 != before/60 {
+	if at := l.meter.Until(); len(looks) > 0 && at/60 != before/60 { // another minute
 		snap := looks[len(looks)-1].snap
 		l.meter.Commit(ledger.TermsOf(l.Catalogs.Commitments(ctx, snap, time.Unix(at, 0)), snap, at))
 	}
@@ -205,7 +210,7 @@ func (l *Ledger) charge(ctx context.Context) {
 	}
 }
 
-// quote returns the price of a machine with some labels.
+// quote returns the price of a machine with some labels, and its list price on demand. known is false if the catalogue has no price.
 func quote(in engine.Pool, labels map[string]string) (q ledger.Quote, known bool) {
 	if q.Paid, known = in.Catalog.Price(labels); known {
 		q.List = in.Catalog.OnDemand(labels, q.Paid)
@@ -213,8 +218,8 @@ func quote(in engine.Pool, labels map[string]string) (q ledger.Quote, known bool
 	return q, known
 }
 
-// payer returns the workload of a pod, and those of its labels by which the ledger can be read. Jobs of a CronJob are named after it and
-// the minute for which they were made.
+// payer returns the workload of a pod, and its labels by which the ledger can be read (key=value, with commas between them). A Job whose
+// name ends with a minute of 8 digits was made by a CronJob: then the CronJob is the workload.
 func (l *Ledger) payer(p *cluster.Pod) (workload, labels string) {
 	var found []string
 	for _, key := range l.settings.Labels {
@@ -230,8 +235,8 @@ func (l *Ledger) payer(p *cluster.Pod) (workload, labels string) {
 	return workload, strings.Join(found, ",")
 }
 
-// write writes the book, with fewer accounts where it would not fit, and begins another one where it is full. The book is read again where
-// another process has written it meanwhile.
+// write writes the book, and begins a new one at the end of an hour if it is full or old. If another process has written the book
+// meanwhile, the meter is dropped, and the next turn reads the book again.
 func (l *Ledger) write(ctx context.Context) error {
 	until := l.meter.Until()
 	if until == 0 {
@@ -257,7 +262,7 @@ func (l *Ledger) write(ctx context.Context) error {
 	return nil
 }
 
-// packed returns the book in its compressed form, for a ConfigMap.
+// packed returns the book in its compressed form, for a ConfigMap. If it does not fit, accounts are merged (Coarsen), twice at most.
 func (l *Ledger) packed() ([]byte, error) {
 	for try := 0; ; try++ {
 		book, tabs := l.meter.Peek()

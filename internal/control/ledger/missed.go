@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	// sampleEvery is how often the cluster is asked why it is not cheaper, at most. restFactor bounds what that takes: after a question the
-	// loop waits so many times as long as its answer took, so that it takes less than one percent of a core.
+	// sampleEvery is the least time between two samples. restFactor bounds their work: after a sample the loop waits this many times as
+	// long as the sample took, so that samples take less than one percent of a core.
 	sampleEvery = time.Hour
 	restFactor  = 120
-	// mostHolders is how many workloads or PodDisruptionBudgets of one cause are named; the rest is one.
+	// mostHolders is how many workloads or PodDisruptionBudgets of one cause are named; the rest is "others".
 	mostHolders = 10
 )
 
-// Sample asks now and then which restriction makes the fleet dearer than it has to be. Until the next answer the ledger notes that.
+// Sample works out now and then which restrictions make the fleet dearer than it has to be, and by how much. Until the next sample the
+// ledger charges these amounts.
 func (l *Ledger) Sample(ctx context.Context) error {
 	next := time.Now().Add(ledger.WriteEvery) // a process that has just begun does not know all prices
 	l.Metrics.Repeat(ctx, telemetry.Chore{Name: "ledger.sample", What: "asking what the fleet could cost",
@@ -39,6 +40,7 @@ func (l *Ledger) Sample(ctx context.Context) error {
 	return nil
 }
 
+// sample asks the engine what the fleet could cost without restrictions, and sets l.missed.
 func (l *Ledger) sample(ctx context.Context, now time.Time) {
 	snap := l.Store.Snapshot()
 	pools, notReady := l.Catalogs.Pools(ctx, snap)
@@ -69,7 +71,7 @@ type holder struct {
 
 func (h holder) String() string { return strings.TrimSpace(string(h.cause) + " " + h.by) }
 
-// causes returns what each holder costs in an hour.
+// causes returns what each holder costs in an hour. The cost of a cause with several holders is split by the cost of what each holds.
 func causes(r *savings.Report) map[holder]cloud.NanoUSD {
 	out := map[holder]cloud.NanoUSD{}
 	for _, part := range r.Gap {

@@ -17,15 +17,16 @@ import (
 	"karpenter.sh/karpenter/internal/core/quota"
 )
 
-// reservation is what a claim that is being created will count against its pool's limits.
+// reservation is what a claim that is being created counts against the limits of its pool.
 type reservation struct {
 	pool           string
-	largest, least corev1.ResourceList
-	claim          *v1.NodeClaim // what else it may count against
+	largest, least corev1.ResourceList // capacity of the largest and of the smallest machine that the claim may become
+	claim          *v1.NodeClaim       // to count it against quotas
 }
 
-// admit decides which tasks may go on, against the newest snapshot and everything that is being created at this moment.
-// Tasks that may not get an error; for the others a reservation is held until they settle. gone tells which machines do not count.
+// admit decides which tasks may go on, by the newest snapshot and the claims that are being created at this moment. It sets the error of
+// tasks that may not, because of their pool, its limits or quotas. For the others it cuts the types of their claims to what limits leave,
+// and makes a reservation until settle. gone reports which machines do not count against limits.
 func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.Node) bool) {
 	pools, notReady := s.catalogs.Pools(ctx, s.store.Snapshot()) // perhaps the cloud is asked, which others need not wait for
 	s.mu.Lock()
@@ -60,7 +61,7 @@ func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.No
 			r := roomOf(pool, machinesOf(pools[name].Catalog))
 			goneNow := gone
 			if pool.IsStatic() {
-				goneNow = nothing
+				goneNow = noneGone
 			}
 			s.count(&r, snap, goneNow)
 			r.share(shares[name])
@@ -79,7 +80,7 @@ func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.No
 	}
 }
 
-// refuse gives up the tasks of a step of which one was refused.
+// refuse returns the errors of a step's tasks, and if there are any gives back the reservations of all of them: no claim is created then.
 func (s *Service) refuse(tasks []task) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +97,8 @@ func (s *Service) refuse(tasks []task) error {
 	return err
 }
 
-// count fills in what counts against the limits of a room's pool: its machines, and claims that are being created.
+// count sets what counts against the limits of a room's pool: its machines that are not gone, and claims that are being created. A claim
+// that has not been launched counts as its largest machine in used, and as its smallest in sure.
 func (s *Service) count(r *room, snap *cluster.Snapshot, gone func(*cluster.Node) bool) {
 	r.used, r.sure = corev1.ResourceList{}, corev1.ResourceList{}
 	for n := range snap.Nodes() {
@@ -119,14 +121,15 @@ func (s *Service) count(r *room, snap *cluster.Snapshot, gone func(*cluster.Node
 	}
 }
 
-// leaving machines are being deleted, for good. Their room is free for new pods. Those that a disruption is about to remove count until
-// then: if it is taken back, they stay.
+// leaving reports whether a machine is being deleted: it does not count against limits any more. A machine that a disruption is about to
+// remove does count, because it stays if the disruption is taken back.
 func leaving(n *cluster.Node) bool { return n.Deleting() }
 
-// nothing is gone for pools with a fixed number of nodes: they never have more nodes than their limit, not even for a moment.
-func nothing(*cluster.Node) bool { return false }
+// noneGone counts all machines. Pools with a fixed number of nodes never have more nodes than their limit, not even for a moment.
+func noneGone(*cluster.Node) bool { return false }
 
-// replaced machines do not count for what replaces them, nor do those of other steps, within the budgets of their pool.
+// replaced returns a function that reports whether a machine is replaced by a step, this one (claims) or another one. Such machines do
+// not count against limits when their replacements are created.
 func replaced(claims map[types.UID]bool) func(*cluster.Node) bool {
 	return func(n *cluster.Node) bool { return n.MarkedForRemoval || n.Claim != nil && claims[n.Claim.UID] }
 }
@@ -142,7 +145,7 @@ func machinesOf(catalog *cloud.Catalog) machines {
 	return m
 }
 
-// largest returns the most of each resource that a claim's machine may have, and one of "nodes".
+// largest returns the most of each resource that a claim's machine may have, and 1 of the resource "nodes".
 func (m machines) largest(c *v1.NodeClaim) corev1.ResourceList {
 	if listed := typesOf(c); listed != nil {
 		return m.most(listed.Values)

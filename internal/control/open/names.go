@@ -9,19 +9,19 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// alphabet has no vowels, so that names do not spell words, and nothing that looks like something else.
+// alphabet has no vowels, so that names do not spell words, and no characters that look alike.
 const alphabet = "bcdfghjklmnpqrstvwxz2456789"
 
+// suffix is the number of characters after the name of the pool.
 const suffix = 5
 
-// Names returns the names that the claims of these openings will have, if nothing else has taken them: the pool and five
-// characters. They follow from the seed, the pool and the pods that a claim is for, so the same decision, worked
-// out again, gives the same names.
+// Names returns the first choice of names for the claims of some openings: the pool and five characters. They are a hash of the seed, the
+// pool and the pods that a claim is for, so the same decision, worked out again, gives the same names.
 func (s *Service) Names(seed string, openings []engine.Opening) []string {
 	out := make([]string, len(openings))
 	taken := map[string]bool{}
 	for i := range openings {
-		for n := 0; ; n += names { // claims of one plan never share a name, nor a second choice
+		for n := 0; ; n += names { // steps of names, so that no first choice is a later choice of another claim (create)
 			out[i] = name(seed, &openings[i], n)
 			if !taken[out[i]] {
 				taken[out[i]] = true
@@ -32,7 +32,7 @@ func (s *Service) Names(seed string, openings []engine.Opening) []string {
 	return out
 }
 
-// name returns the n-th choice of a name for an opening.
+// name returns the n-th choice of a name for an opening, the digits of a hash in base len(alphabet).
 func name(seed string, o *engine.Opening, n int) string {
 	pods := make([]string, 0, len(o.Pods))
 	for _, p := range o.Pods {

@@ -3,7 +3,9 @@
 // The name of a claim is derived from its plan, so that repeating a create whose answer was lost finds the claim that the
 // first attempt made. Before a claim is created, its pool's limits are confirmed against the newest snapshot together
 // with everything that is being created at this moment; what would exceed them is not created. A created claim
-// and the pods that it is for are in the store before anybody else plans again.
+// and the pods that it is for are in the store before Open or Replace returns.
+//
+// open.go creates claims, limits.go and quotas.go decide whether they may be created, share.go divides what limits leave among them.
 package open
 
 import (
@@ -38,7 +40,7 @@ const (
 	retryIn  = 250 * time.Millisecond
 	// callTime bounds one create. A call that takes longer may or may not have worked, and is repeated.
 	callTime = 10 * time.Second
-	// names is how many names are tried for one claim when others have taken the first.
+	// names is how many names are tried for one claim if other claims have them.
 	names = 8
 )
 
@@ -66,7 +68,7 @@ func New(store *cluster.Store, c client.Client, catalogs catalogs, m *telemetry.
 	return &Service{store: store, client: c, catalogs: catalogs, metrics: m, events: e, reserved: map[taskKey]reservation{}}
 }
 
-// A LimitError says that a claim was not created because its pool, or a quota that its machine may fall under, may have no more.
+// A LimitError says that a claim was not created because it would exceed a limit of its pool or of a CapacityQuota.
 type LimitError struct {
 	Pool     string
 	Quota    string // "" where it is the pool's own limit
@@ -95,18 +97,17 @@ func (e *PoolError) Error() string { return fmt.Sprintf("pool %s %s", e.Pool, e.
 // RefusedBy names the pool.
 func (e *PoolError) RefusedBy() string { return e.Pool }
 
-// Open creates one claim for each opening, for pods that have no place or for a pool with a fixed number of nodes.
-// The seed names the decision: the same seed and openings give the same names, and what has been created under them
-// before is taken unchanged. The reason goes to the metric. The result has an entry for each opening, nil where no
-// claim was created; the error joins what went wrong.
+// Open creates one claim for each opening, for pods that have no place or for a pool with a fixed number of nodes. seed names the
+// decision: the same seed and openings give the same names, and claims that were created under these names before are returned
+// unchanged. reason is for the metric. The result has an entry for each opening, nil if no claim was created; the error joins all
+// failures.
 func (s *Service) Open(ctx context.Context, seed, reason string, openings []engine.Opening) ([]*v1.NodeClaim, error) {
 	tasks := s.tasks(seed, reason, openings, nil)
 	s.admit(ctx, tasks, leaving)
 	return s.createAll(ctx, tasks)
 }
 
-// Replace is Open for nodes that take the place of others, with annotations for their claims. All of them are
-// created or, where a pool may not have one, none.
+// Replace is Open for nodes that replace others, with annotations for their claims. If limits refuse one of them, none is created.
 func (s *Service) Replace(ctx context.Context, seed, reason string, r engine.Replacement,
 	annotations map[string]string) ([]*v1.NodeClaim, error) {
 	tasks := s.tasks(seed, reason, r.Open, annotations)
@@ -117,6 +118,7 @@ func (s *Service) Replace(ctx context.Context, seed, reason string, r engine.Rep
 	return s.createAll(ctx, tasks)
 }
 
+// tasks makes a task with a complete claim for each opening.
 func (s *Service) tasks(seed, reason string, openings []engine.Opening, annotations map[string]string) []task {
 	tasks := make([]task, len(openings))
 	for i, name := range s.Names(seed, openings) {
@@ -126,7 +128,8 @@ func (s *Service) tasks(seed, reason string, openings []engine.Opening, annotati
 	return tasks
 }
 
-// createAll creates the claims of the tasks that were admitted, and says how it went.
+// createAll creates the claims of the tasks that were admitted, records them in the store, and reports the outcome of each task. It
+// returns the claims, nil for tasks without one, and all errors.
 func (s *Service) createAll(ctx context.Context, tasks []task) ([]*v1.NodeClaim, error) {
 	var admitted []*task
 	for i := range tasks {
@@ -166,11 +169,11 @@ type task struct {
 	reason  string
 	claim   *v1.NodeClaim // as to be created
 
-	confirmed uint64   // the picture in which its pool may have it
+	confirmed uint64   // revision of the snapshot by which it was admitted
 	machines  machines // of its pool
 
 	created *v1.NodeClaim
-	found   bool // created by an earlier attempt
+	found   bool // the claim was created by an earlier attempt
 	err     error
 }
 
@@ -185,6 +188,7 @@ func prepare(o *engine.Opening, name string, annotations map[string]string) *v1.
 	return c
 }
 
+// annotate adds annotations to a claim.
 func annotate(c *v1.NodeClaim, annotations map[string]string) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
@@ -192,7 +196,7 @@ func annotate(c *v1.NodeClaim, annotations map[string]string) {
 	maps.Copy(c.Annotations, annotations)
 }
 
-// create makes the claim, or finds the claim that an earlier attempt made.
+// create creates the claim of a task, or finds the claim that an earlier attempt created. It tries several names if others have them.
 func (s *Service) create(ctx context.Context, t *task) (*v1.NodeClaim, error) {
 	for n := range names {
 		if n > 0 {
@@ -206,7 +210,8 @@ func (s *Service) create(ctx context.Context, t *task) (*v1.NodeClaim, error) {
 	return nil, fmt.Errorf("create claim for pool %s: all names are taken", t.opening.Pool)
 }
 
-// createNamed tries one name. taken says that it belongs to a claim that is none of this task.
+// createNamed creates a claim under the name that it has, with retries while the outcome is not known. taken says that a claim which asks
+// for something else has the name.
 func (s *Service) createNamed(ctx context.Context, t *task) (claim *v1.NodeClaim, taken bool, err error) {
 	for n := range attempts {
 		if n > 0 && !sleep.For(ctx, retryIn<<n) {
@@ -234,7 +239,8 @@ func final(err error) bool {
 		apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// adopt looks at the claim that has the name already. A claim that asks for the same was made by an earlier attempt.
+// adopt reads the claim that has the name already. If it asks for the same, an earlier attempt created it, and it is returned; otherwise
+// taken is true.
 func (s *Service) adopt(ctx context.Context, t *task) (claim *v1.NodeClaim, taken bool, err error) {
 	claim = &v1.NodeClaim{}
 	err = s.client.Get(ctx, client.ObjectKey{Name: t.claim.Name}, claim)
@@ -251,7 +257,7 @@ func (s *Service) adopt(ctx context.Context, t *task) (claim *v1.NodeClaim, take
 	return claim, false, nil
 }
 
-// sameRequest reports whether two claims ask for the same. The API server may have filled in what was left out.
+// sameRequest reports whether two claims ask for the same, by the fields that the API server does not fill in.
 func sameRequest(have, want *v1.NodeClaim) bool {
 	return sameRequirements(have, want) &&
 		equality.Semantic.DeepEqual(have.Spec.Resources, want.Spec.Resources) &&
@@ -259,7 +265,8 @@ func sameRequest(have, want *v1.NodeClaim) bool {
 		equality.Semantic.DeepEqual(have.Spec.Taints, want.Spec.Taints)
 }
 
-// sameRequirements lets the limits have cut the types that the claim lists to less, or less, than they do now.
+// sameRequirements compares requirements. Of the instance types one list may be a part of the other: limits may have left more or fewer
+// types when the first claim was created.
 func sameRequirements(have, want *v1.NodeClaim) bool {
 	a, b := typesOf(have), typesOf(want)
 	if a == nil || b == nil {
@@ -274,7 +281,7 @@ func sameRequirements(have, want *v1.NodeClaim) bool {
 		(within(a.Values, b.Values) || within(b.Values, a.Values))
 }
 
-// settle records a created claim and the pods that it is for, and gives back its reservation.
+// settle gives back the reservation of a task. If its claim was created, it puts the claim into the store and plans its pods onto it.
 func (s *Service) settle(t *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,8 +298,8 @@ func (s *Service) settle(t *task) {
 	})
 }
 
-// madePods are the pods of an opening that exist. The others stand for what a buffer keeps room for: they are
-// neither planned nor nominated.
+// madePods returns the pods of an opening that exist. Spares, for which a buffer keeps room, are left out: they are neither planned nor
+// nominated.
 func madePods(o *engine.Opening) []*cluster.Pod {
 	if !slices.ContainsFunc(o.Pods, func(p *cluster.Pod) bool { return p.Spare != nil }) {
 		return o.Pods
@@ -300,7 +307,7 @@ func madePods(o *engine.Opening) []*cluster.Pod {
 	return slices.DeleteFunc(slices.Clone(o.Pods), func(p *cluster.Pod) bool { return p.Spare != nil })
 }
 
-// reportNotCreated tells pool, pods and journal that the API server did not take a claim.
+// reportNotCreated reports that the API server did not accept a claim: events on its pool and pods, and a record in the journal.
 func (s *Service) reportNotCreated(t *task) {
 	text := fmt.Sprintf("could not create a NodeClaim: %v", t.err)
 	about := []journal.Object{{Kind: "NodePool", Name: t.opening.Pool}}
@@ -317,12 +324,13 @@ func (s *Service) reportNotCreated(t *task) {
 		Reason: string(telemetry.NodeClaimNotCreated), Text: text, About: about})
 }
 
-// report tells the world about a claim that was, or was not, created.
+// report reports a claim that was created, or that was not: log, metric, journal, and events on its pods. Claims of earlier attempts were
+// reported then. Refusals by limits are reported by the loop that asked.
 func (s *Service) report(ctx context.Context, t *task) {
 	pool := t.opening.Pool
 	if t.created == nil {
 		telemetry.Log(ctx).Error("could not create nodeclaim", "NodePool", pool, "error", t.err)
-		if _, told := t.err.(interface{ RefusedBy() string }); !told { // the loop tells of a pool that refuses
+		if _, told := t.err.(interface{ RefusedBy() string }); !told {
 			s.reportNotCreated(t)
 		}
 		return

@@ -12,8 +12,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/quota"
 )
 
-// shareQuotas gives the tasks of all pools their parts of what CapacityQuotas leave, one quota after the other. Lists of claims only get
-// shorter, so that what an earlier quota or a pool's limit allowed stays allowed.
+// shareQuotas divides what CapacityQuotas leave among the tasks of all pools, one quota after the other. The lists of types of claims
+// only get shorter, so a quota does not undo what an earlier quota or a pool's limit allowed.
 func (s *Service) shareQuotas(snap *cluster.Snapshot, pools map[string]engine.Pool, shares map[string][]*task,
 	gone func(*cluster.Node) bool) {
 	quotas := quota.All(snap)
@@ -31,7 +31,7 @@ func (s *Service) shareQuotas(snap *cluster.Snapshot, pools map[string]engine.Po
 				}
 				tasks = append(tasks, t)
 				if t.opening.Static {
-					goneNow = nothing
+					goneNow = noneGone
 				}
 			}
 		}
@@ -43,7 +43,7 @@ func (s *Service) shareQuotas(snap *cluster.Snapshot, pools map[string]engine.Po
 	}
 }
 
-// quotaRoom is what a quota has left.
+// quotaRoom returns the room of a quota, with what machines of a claim count against it.
 func quotaRoom(q *quota.Quota, market quota.Market) room {
 	return room{limits: q.Limits, quota: q.Name, most: func(c *v1.NodeClaim, types []string) corev1.ResourceList {
 		if types == nil {
@@ -53,7 +53,7 @@ func quotaRoom(q *quota.Quota, market quota.Market) room {
 	}}
 }
 
-// countQuota is count for a quota.
+// countQuota sets what counts against a quota, as count does for a pool's limits.
 func (s *Service) countQuota(r *room, q *quota.Quota, snap *cluster.Snapshot, market quota.Market, gone func(*cluster.Node) bool) {
 	r.used, r.sure = q.Used(snap, market, gone), q.Sum(snap, market, gone, r.least)
 	for _, created := range s.reserved {

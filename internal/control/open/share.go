@@ -10,19 +10,21 @@ import (
 
 // A room is what a pool with limits, or a quota, has left for the claims of one call.
 //
-// A claim that is not launched counts as the largest machine that it lists, so that limits hold whatever is bought. What that is more than
-// its smallest machine is its surplus, and returns at launch. All surpluses together take at most an eighth of a limit, or half of what is
-// left if there is only one. So a burst of claims with long lists does not use up the pool: a claim is refused only where the smallest
-// machines come to seven eighths of the limit.
+// A claim that is not launched counts as the largest machine that it lists, so that limits hold whichever is bought. The difference
+// from its smallest machine is its surplus, which returns at launch. All surpluses together take at most an eighth of a limit; if there
+// is only one, half of what is left if that is more. So a burst of claims with long lists does not use up the pool: a claim is refused
+// only if the smallest machines use seven eighths of the limit.
 type room struct {
-	pool, quota string // whose limits they are: one of the two
+	pool, quota string // the pool or the quota that has the limits; the other is ""
 	limits      v1.Limits
-	// most returns the most of each resource that a claim's machine may have as one of some types that count, of all that it lists for nil
+	// most returns the most of each resource that a claim's machine may have if it is one of some types; nil stands for all types that
+	// the claim lists. It returns nil for types that do not count.
 	most func(c *v1.NodeClaim, types []string) corev1.ResourceList
-	used corev1.ResourceList // with surpluses
-	sure corev1.ResourceList // without
+	used corev1.ResourceList // what counts, with surpluses
+	sure corev1.ResourceList // what counts, without surpluses
 }
 
+// roomOf returns the room of a pool, before anything is counted.
 func roomOf(pool *v1.NodePool, m machines) room {
 	return room{pool: pool.Name, limits: pool.Spec.Limits, most: func(c *v1.NodeClaim, types []string) corev1.ResourceList {
 		switch {
@@ -37,9 +39,9 @@ func roomOf(pool *v1.NodePool, m machines) room {
 
 func (r *room) largest(c *v1.NodeClaim) corev1.ResourceList { return r.most(c, nil) }
 
-// share gives each task its part of the room. Plans cut the lists of their claims to what was left when they were
-// made; here it is settled against what is left now. Every claim is sure of the smallest machine that it lists, as
-// long as there is room; the first ones get surpluses, and their lists keep whatever fits.
+// share divides the room among tasks. Plans cut the types of claims to what was left when they were made; this does it again with what
+// is left now. First each claim gets room for its smallest machine, or an error if there is none. Then the claims get surpluses in
+// their order: each list keeps the types that still fit.
 func (r *room) share(tasks []*task) {
 	least := make([]corev1.ResourceList, len(tasks))
 	for i, t := range tasks {
@@ -61,7 +63,7 @@ func (r *room) share(tasks []*task) {
 	}
 }
 
-// refuses says which limit keeps out a machine of this capacity, nil if none does. The pool is not in it.
+// refuses returns the limit that a machine of this capacity would exceed, nil if there is none. The caller adds the pool.
 func (r *room) refuses(capacity corev1.ResourceList) *LimitError {
 	before := r.used.DeepCopy()
 	add(r.used, capacity)
@@ -90,11 +92,12 @@ func (r *room) least(c *v1.NodeClaim) corev1.ResourceList {
 	return best
 }
 
+// choosy reports whether a claim has minValues: then its list of types must not be cut.
 func choosy(c *v1.NodeClaim) bool {
 	return slices.ContainsFunc(c.Spec.Requirements, func(q v1.NodeSelectorRequirementWithMinValues) bool { return q.MinValues != nil })
 }
 
-// part is how much of its limits a machine takes, where it takes most.
+// part returns the part of a limit that a machine takes, for the limit of which it takes most.
 func (r *room) part(capacity corev1.ResourceList) float64 {
 	most := 0.0
 	for name, limit := range r.limits {
@@ -105,7 +108,7 @@ func (r *room) part(capacity corev1.ResourceList) float64 {
 	return most
 }
 
-// cut takes the machines off a claim's list that are too large for what is left, but not its smallest one.
+// cut removes from a claim's list the types that are too large for what is left. Its smallest type stays.
 func (r *room) cut(c *v1.NodeClaim, least corev1.ResourceList) {
 	listed := typesOf(c)
 	if listed == nil || choosy(c) || r.fits(c, listed.Values, least) {
@@ -114,7 +117,8 @@ func (r *room) cut(c *v1.NodeClaim, least corev1.ResourceList) {
 	listed.Values = slices.DeleteFunc(slices.Clone(listed.Values), func(name string) bool { return !r.fits(c, []string{name}, least) })
 }
 
-// fits reports whether there is room for the most of each resource that machines of these types have, which is a surplus over least.
+// fits reports whether a claim may list these types: their largest capacity must not exceed a limit, and its surplus over least must
+// keep all surpluses within the bound that type room describes.
 func (r *room) fits(c *v1.NodeClaim, names []string, least corev1.ResourceList) bool {
 	capacity := r.most(c, names)
 	add(r.used, capacity)

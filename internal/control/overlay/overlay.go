@@ -1,6 +1,5 @@
-// Package overlay tells the owners of NodeOverlays what became of them: in force, senseless, or contradicting
-// another. What they come to is decided in core/overlay and applied by control/catalog, which does not wait for the
-// conditions that are written here.
+// Package overlay writes on NodeOverlays whether they are in force, invalid, or in conflict with another. core/overlay decides that, and
+// control/catalog applies overlays without waiting for the conditions that are written here.
 package overlay
 
 import (
@@ -60,6 +59,7 @@ func (l *Loop) turn(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
+// tell writes the condition of one overlay, if it has changed.
 func (l *Loop) tell(ctx context.Context, o *v1alpha1.NodeOverlay, v overlay.Verdict, now time.Time) error {
 	told := o.DeepCopy()
 	switch {

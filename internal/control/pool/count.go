@@ -22,7 +22,8 @@ import (
 // countEvery is how often the pools are counted while the cluster changes.
 const countEvery = 5 * time.Second
 
-// count keeps the counts in the status of pools. A cluster that does not change is not counted again.
+// count keeps the counts in the status of pools up to date until ctx ends. It counts again only after the cluster has changed, at most
+// every countEvery.
 func (l *Loop) count(ctx context.Context) {
 	const name = "nodepool.counter"
 	ctx = telemetry.WithController(ctx, name)
@@ -42,6 +43,7 @@ func (l *Loop) count(ctx context.Context) {
 	}
 }
 
+// countAll writes the counts of each pool that has changed.
 func (l *Loop) countAll(ctx context.Context, snap *cluster.Snapshot) error {
 	l.forgetGone(snap)
 	held := holdings(snap)
@@ -54,14 +56,13 @@ func (l *Loop) countAll(ctx context.Context, snap *cluster.Snapshot) error {
 	return errors.Join(errs...)
 }
 
-// A holding is what the nodes of a pool are together.
+// A holding is the sum of the nodes of a pool.
 type holding struct {
 	Nodes     int64
 	Resources corev1.ResourceList
 }
 
-// holdings sums up the machines of each pool. Those that are on their way out no longer count, so that limits leave room for
-// their replacements.
+// holdings sums up the machines of each pool. Machines on their way out do not count, so that limits leave room for their replacements.
 func holdings(snap *cluster.Snapshot) map[string]holding {
 	out := map[string]holding{}
 	for row := range snap.Nodes() {
@@ -95,7 +96,7 @@ func none() corev1.ResourceList {
 	return out
 }
 
-// writeCount writes what changed. Nothing else writes these fields, so there is nothing to lock.
+// writeCount writes the counts of a pool if they have changed. Nothing else writes these fields, so the patch needs no optimistic lock.
 func (l *Loop) writeCount(ctx context.Context, pool *v1.NodePool, h holding) (err error) {
 	defer bug.Catch(&err, "counting what pool "+pool.Name+" holds")
 	counted := pool.DeepCopy()

@@ -21,7 +21,7 @@ import (
 // awaiting is what the condition says while too little is known.
 const awaiting = "no node has registered or failed to since pool and node class are what they are"
 
-// checkHealth forgets what is known of a pool's registrations when pool or class have changed since.
+// checkHealth resets what is known of a pool's registrations, in memory and in its conditions, if the pool's or class's spec has changed.
 func (l *Loop) checkHealth(pool *v1.NodePool, class *cluster.NodeClass, now time.Time) {
 	if class == nil {
 		return
@@ -36,7 +36,7 @@ func (l *Loop) checkHealth(pool *v1.NodePool, class *cluster.NodeClass, now time
 	pool.Status.NodeClassObservedGeneration = class.Generation
 }
 
-// known returns what is known of a pool. After a restart that is what its condition says.
+// known returns what is known of a pool's registrations. After a restart it is derived from the pool's condition.
 func (l *Loop) known(pool *v1.NodePool) lifecycle.Health {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,6 +67,7 @@ func (l *Loop) forgetGone(snap *cluster.Snapshot) {
 	})
 }
 
+// verdictOf reads the verdict from the condition of a pool.
 func verdictOf(pool *v1.NodePool) lifecycle.Verdict {
 	switch {
 	case condition.IsTrue(pool, v1.ConditionTypeNodeRegistrationHealthy):
@@ -77,34 +78,34 @@ func verdictOf(pool *v1.NodePool) lifecycle.Verdict {
 	return lifecycle.NothingKnown
 }
 
-// An outcome is one claim that became a node, or did not in time; or that was ready for pods, or was not in time.
+// An outcome is about one claim: its node registered, or did not in time; or, if ready, its node got ready for pods, or did not in time.
 type outcome struct {
 	claim     *v1.NodeClaim
 	succeeded bool
 	ready     bool // it is about being ready
 }
 
-// outcomes are those that have not been counted yet.
+// outcomes is the queue of outcomes that have not been counted yet.
 type outcomes struct {
 	mu    sync.Mutex
 	queue []outcome
 	news  chan struct{} // holds a token while there may be something in queue
 }
 
-// Registered counts a claim that became a node. It never waits.
+// Registered counts a claim whose node registered. It never blocks.
 func (l *Loop) Registered(claim *v1.NodeClaim) {
 	l.outcomes.add(outcome{claim: claim, succeeded: true})
 }
 
-// NotRegistered counts a claim that did not in time. It never waits.
+// NotRegistered counts a claim whose node did not register in time. It never blocks.
 func (l *Loop) NotRegistered(claim *v1.NodeClaim) { l.outcomes.add(outcome{claim: claim}) }
 
-// Ready counts a claim whose node was ready for pods. It never waits.
+// Ready counts a claim whose node got ready for pods. It never blocks.
 func (l *Loop) Ready(claim *v1.NodeClaim) {
 	l.outcomes.add(outcome{claim: claim, succeeded: true, ready: true})
 }
 
-// NeverReady counts a claim whose machine had its whole time to become a ready node, once. It never waits.
+// NeverReady counts, once, a claim whose machine did not become a ready node in time. It never blocks.
 func (l *Loop) NeverReady(claim *v1.NodeClaim) {
 	l.mu.Lock()
 	_, counted := l.never[claim.UID]
@@ -133,7 +134,7 @@ func (o *outcomes) take() []outcome {
 	return queue
 }
 
-// countOutcomes keeps the registration health of the pools.
+// countOutcomes takes outcomes off the queue until ctx ends, and writes the conditions of pools that they change.
 func (l *Loop) countOutcomes(ctx context.Context) {
 	const name = "nodepool.registrationhealth"
 	ctx = telemetry.WithController(ctx, name)
@@ -143,8 +144,7 @@ func (l *Loop) countOutcomes(ctx context.Context) {
 		for _, o := range l.outcomes.take() {
 			what := "counting the outcome of NodeClaim " + o.claim.Name
 			if err := watched.Turn(ctx, what, func(ctx context.Context) error {
-				return l.countOutcome(ctx,
-					o)
+				return l.countOutcome(ctx, o)
 			}); err != nil && ctx.Err() == nil {
 				telemetry.Log(ctx).Error("writing the registration health of a pool failed", "NodePool",
 					o.claim.Labels[v1.NodePoolLabelKey], "error", err)
@@ -153,8 +153,8 @@ func (l *Loop) countOutcomes(ctx context.Context) {
 	}
 }
 
-// countOutcome writes what the pool's condition becomes with one more outcome, and then remembers the outcome. Claims of a pool
-// that is gone, or was made anew under the same name, do not count.
+// countOutcome counts one outcome, and writes the pool's condition if it changes. Claims of a pool that is gone, or was created anew
+// under the same name, do not count.
 func (l *Loop) countOutcome(ctx context.Context, o outcome) error {
 	pool := cluster.Pools.Get(l.Store.Snapshot(), o.claim.Labels[v1.NodePoolLabelKey])
 	if pool == nil || !owns(pool.UID, o.claim) {
@@ -165,7 +165,7 @@ func (l *Loop) countOutcome(ctx context.Context, o outcome) error {
 	}
 	next := l.known(pool).With(o.succeeded)
 	verdict := next.Verdict()
-	if verdict == lifecycle.Healthy && !o.succeeded { // one failure among few says nothing new
+	if verdict == lifecycle.Healthy && !o.succeeded { // a failure alone does not make a pool healthy: the condition stays
 		verdict = lifecycle.NothingKnown
 	}
 	err := l.publish(ctx, pool.Name, func(judged *v1.NodePool) bool { return setHealth(judged, verdict, o.claim, time.Now()) })
@@ -173,7 +173,7 @@ func (l *Loop) countOutcome(ctx context.Context, o outcome) error {
 	return err
 }
 
-// judgeTemplate notes whether machines of the pool's template get ready, and tells what failed.
+// judgeTemplate notes in a condition whether machines of the pool's template get ready, and publishes an event if the last ones did not.
 func (l *Loop) judgeTemplate(ctx context.Context, name string, o outcome) error {
 	var failed *v1.NodePool
 	err := l.publish(ctx, name, func(pool *v1.NodePool) bool {
@@ -196,6 +196,7 @@ func (l *Loop) judgeTemplate(ctx context.Context, name string, o outcome) error 
 	return err
 }
 
+// owns reports whether a claim names a pool as its owner.
 func owns(pool types.UID, claim *v1.NodeClaim) bool {
 	for _, o := range claim.OwnerReferences {
 		if o.UID == pool {
@@ -205,8 +206,8 @@ func owns(pool types.UID, claim *v1.NodeClaim) bool {
 	return false
 }
 
-// publish writes what set makes of the pool's conditions, if it says that it changed anything. Conditions are
-// written by others too, so a conflict is tried again on what the store knows by then.
+// publish calls set with a copy of the pool, and writes its conditions if set reports a change. Other programs write conditions too, so
+// after a conflict it tries again with the newest pool in the store.
 func (l *Loop) publish(ctx context.Context, name string, set func(*v1.NodePool) bool) error {
 	for try := 0; ; try++ {
 		pool := cluster.Pools.Get(l.Store.Snapshot(), name)
@@ -229,7 +230,8 @@ func (l *Loop) publish(ctx context.Context, name string, set func(*v1.NodePool) 
 	}
 }
 
-// setHealth sets the condition and reports whether it changed. It stays unchanged while the verdict does.
+// setHealth sets the condition by the verdict and reports whether it changed. NothingKnown changes nothing. An Unhealthy condition says
+// why the launch of the claim failed, if it did.
 func setHealth(pool *v1.NodePool, v lifecycle.Verdict, claim *v1.NodeClaim, now time.Time) bool {
 	switch {
 	case v == lifecycle.Healthy && !condition.IsTrue(pool, v1.ConditionTypeNodeRegistrationHealthy):

@@ -1,5 +1,5 @@
-// Package protection says, to the owner of a pod, what its do-not-disrupt annotation means now. The loop that plans to remove a node and
-// the loop that drains it say the same, so that it is heard once.
+// Package protection makes the event that explains to the owner of a pod what its do-not-disrupt annotation means now. The loops that
+// disrupt and drain nodes both publish it. The events are equal, so the owner sees one.
 package protection
 
 import (
@@ -12,7 +12,8 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// Event explains the annotation of a pod, unless the pod has none or it says what it does: for ever.
+// Event returns the event that explains the annotation of a pod. ok is false if there is nothing to explain: the pod has no annotation,
+// or it is protected for ever.
 func Event(p *cluster.Pod, now time.Time) (e telemetry.Event, ok bool) {
 	reason, message := telemetry.Reason(""), ""
 	switch held := movable.Protected(p, now); {

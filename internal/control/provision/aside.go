@@ -21,12 +21,13 @@ type aside struct {
 	pools   bug.Aside[string]
 }
 
-// around plans, and when the engine panics plans for everything but what it panics over: one unexpected pod must not cost all
-// others their nodes. The pods that are left out are refused.
+// around plans without what is left aside. If the engine panics, around finds the classes of pods or the pools that cause it, leaves
+// these aside and returns the plan for the rest: one unexpected pod must not cost all others their nodes. Pods that are left out are
+// refused.
 func (l *Loop) around(ctx context.Context, in engine.Question) *engine.Plan {
 	all := in.Pods
 	in.Pools, in.Pods = l.aside.without(in.Pools, all, in.Now)
-	plan, err := l.try(ctx, in)
+	plan, err := l.planSafely(in)
 	if broken, ok := errors.AsType[*bug.Panic](err); ok {
 		l.watched.Panicked()
 		plan = l.find(ctx, in, broken)
@@ -39,7 +40,7 @@ func (l *Loop) around(ctx context.Context, in engine.Question) *engine.Plan {
 	return plan
 }
 
-// without returns what is not left aside now.
+// without returns the pools and pods that are not left aside now.
 func (a *aside) without(pools []engine.Pool, pods []*cluster.Pod, now time.Time) ([]engine.Pool, []*cluster.Pod) {
 	a.classes.Sweep(now)
 	a.pools.Sweep(now)
@@ -52,8 +53,8 @@ func (a *aside) without(pools []engine.Pool, pods []*cluster.Pod, now time.Time)
 	return pools, pods
 }
 
-// try asks the engine.
-func (l *Loop) try(ctx context.Context, in engine.Question) (plan *engine.Plan, err error) {
+// planSafely asks the engine, and returns a panic as an error.
+func (l *Loop) planSafely(in engine.Question) (plan *engine.Plan, err error) {
 	if len(in.Pods) == 0 {
 		return &engine.Plan{}, nil
 	}
@@ -61,8 +62,9 @@ func (l *Loop) try(ctx context.Context, in engine.Question) (plan *engine.Plan, 
 	return l.Engine.Plan(in), nil
 }
 
-// find leaves aside what the engine panics over, and returns the plan for the rest: without some classes of pods if that helps, else
-// without some pools. What it has no patience to find now is the next turn's.
+// find finds what the engine panics over, leaves it aside and returns the plan for the rest. It leaves out some classes of pods, or if
+// the engine panics over every class, some pools. What it cannot find in the time that it has, later turns find. The last call of fails
+// that does not panic sets plan.
 func (l *Loop) find(ctx context.Context, in engine.Question, broken *bug.Panic) *engine.Plan {
 	plan := &engine.Plan{}
 	fails := func(in engine.Question) bool { return bug.Panics(func() { plan = l.Engine.Plan(in) }) }
@@ -86,7 +88,7 @@ func (l *Loop) find(ctx context.Context, in engine.Question, broken *bug.Panic) 
 	return plan
 }
 
-// classesOf returns the classes of some pods in the order in which they come.
+// classesOf returns the classes of some pods, in the order of their first pods.
 func classesOf(pods []*cluster.Pod) []*podclass.Class {
 	var out []*podclass.Class
 	seen := map[*podclass.Class]bool{}
@@ -99,7 +101,7 @@ func classesOf(pods []*cluster.Pod) []*podclass.Class {
 	return out
 }
 
-// ofClasses is the same question about pods of some classes only.
+// ofClasses returns the same question about pods of some classes only.
 func ofClasses(in engine.Question, classes []*podclass.Class) engine.Question {
 	wanted := map[*podclass.Class]bool{}
 	for _, c := range classes {
@@ -111,6 +113,7 @@ func ofClasses(in engine.Question, classes []*podclass.Class) engine.Question {
 
 const leavesOut = "leaves it out"
 
+// leaveClasses leaves classes of pods aside until a time, and reports that in the log. Their pods get the reason as a refusal (around).
 func (l *Loop) leaveClasses(ctx context.Context, in engine.Question, classes []*podclass.Class, until time.Time, broken *bug.Panic) {
 	for _, c := range classes {
 		pods := ofClasses(in, []*podclass.Class{c}).Pods
@@ -120,6 +123,7 @@ func (l *Loop) leaveClasses(ctx context.Context, in engine.Question, classes []*
 	}
 }
 
+// leavePools leaves pools aside until a time, and reports each in the log and by an event.
 func (l *Loop) leavePools(ctx context.Context, pools []engine.Pool, until time.Time, broken *bug.Panic) {
 	for _, p := range pools {
 		telemetry.Log(ctx).Error("a pool is left out of plans because of a bug", "NodePool", p.Pool.Name, "until", until, "error", broken)

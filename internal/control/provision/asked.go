@@ -10,9 +10,9 @@ import (
 	"karpenter.sh/karpenter/internal/scenario"
 )
 
-// A Desk keeps the last question that was answered, with what the engine remembered before, so that the plan can be
-// made again elsewhere. It holds on to no more than the engine does, which remembers the same snapshot. A nil Desk
-// keeps nothing.
+// A Desk keeps the last question that the engine answered, with what the engine remembered before it, so that the same plan can be made
+// again elsewhere (for a report of a bug). It needs no more memory than the engine, which keeps the same snapshot. A nil Desk keeps
+// nothing.
 type Desk struct {
 	last atomic.Pointer[asked]
 }
@@ -22,7 +22,7 @@ type asked struct {
 	memory   engine.Memory
 }
 
-// keep notes what was asked, and where a clock cut the answer: there it is cut again.
+// keep keeps a question. cut is the amount of work at which the clock stopped the engine: a later plan is stopped at the same point.
 func (d *Desk) keep(in engine.Question, m engine.Memory, cut work.Units) {
 	if d == nil {
 		return
@@ -32,8 +32,8 @@ func (d *Desk) keep(in engine.Question, m engine.Memory, cut work.Units) {
 	d.last.Store(&asked{in, m})
 }
 
-// Story tells the last question; nil if there was none. Without names nothing is written of what the engine
-// remembered: that is made of names.
+// Story returns the last question as a scenario, nil if there was none. An anonymous story has no names, and leaves out what the engine
+// remembered, because that consists of names.
 func (d *Desk) Story(anonymous bool) ([]byte, error) {
 	last := d.last.Load()
 	if last == nil {

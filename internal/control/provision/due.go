@@ -16,30 +16,31 @@ import (
 const (
 	// retryInterval is how often a pod that waits is looked at without news.
 	retryInterval = 10 * time.Second
-	// bindTime is how long kube-scheduler may take to bind a pod to a node that is ready for it, before the plan is looked at;
-	// while it binds other planned pods it has longer, up to bindTimeMost: what room is left is known once it is through.
+	// bindTime is how long kube-scheduler may take to bind a planned pod to a node that is ready, before the pod is due again. While
+	// kube-scheduler binds other planned pods it gets more time, up to bindTimeMost, because the free room is known only after that.
 	bindTime     = 2 * time.Second
 	bindTimeMost = 20 * time.Second
 )
 
-// memory is what the loop knows of the pods it has looked at.
+// memory is what the loop remembers of the pods that it has looked at.
 type memory struct {
 	pods  map[types.UID]look
-	pools string    // their poolsKey at the last turn
-	bound time.Time // when a planned pod was last seen to have found its node
-	left  int       // planned pods that still waited then
+	pools string    // poolsKey at the last turn
+	bound time.Time // when the number of planned pods that wait was last seen to fall: some of them were bound
+	left  int       // planned pods that waited at the last look
 }
 
 // look is the last look at one pod.
 type look struct {
 	at      time.Time
 	planned bool   // there was a place for it
-	refusal string // what was said about it, so that it is said once
-	causes  string // for which it was refused when the journal was told of it
+	refusal string // the text of its refusal, so that the same text is not reported again
+	causes  string // the causes of its refusal that the journal has
 	leftOut int    // how many plans in a row left it out
 }
 
-// waiting returns the pods that need a plan: those that kube-scheduler gave up on or is about to, and those on nodes that are to go.
+// waiting returns the pods that need a plan: unbound pods that kube-scheduler could not place, or will not, and leaving pods, which run
+// on nodes that are marked for removal and may be evicted now.
 func waiting(snap *cluster.Snapshot, now time.Time) (unbound, leaving []*cluster.Pod) {
 	unbound = snap.ProvisionableSoon()
 	var pdbs *movable.PDBs
@@ -59,6 +60,7 @@ func waiting(snap *cluster.Snapshot, now time.Time) (unbound, leaving []*cluster
 	return unbound, leaving
 }
 
+// budgets reads the PodDisruptionBudgets of a snapshot.
 func budgets(snap *cluster.Snapshot) *movable.PDBs {
 	var all []movable.PDB
 	for b := range cluster.PDBs.All(snap) {
@@ -67,7 +69,7 @@ func budgets(snap *cluster.Snapshot) *movable.PDBs {
 	return movable.NewPDBs(all)
 }
 
-// due returns those of pods that ask for a plan now, and when the next one will.
+// due returns the pods that are due now, and when the next of the others is.
 func (m *memory) due(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) (due []*cluster.Pod, next time.Time) {
 	news := m.pools != poolsKey(snap)
 	m.follow(pods, now)
@@ -84,7 +86,7 @@ func (m *memory) due(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time)
 	return due, next
 }
 
-// follow notes when planned pods stop waiting.
+// follow notes how many planned pods wait, and when that number falls.
 func (m *memory) follow(pods []*cluster.Pod, now time.Time) {
 	left := 0
 	for _, p := range pods {
@@ -98,18 +100,19 @@ func (m *memory) follow(pods []*cluster.Pod, now time.Time) {
 	m.left = left
 }
 
-// place is where a pod has a seat, and since when.
+// place is the machine on which a pod has a seat, and since when.
 type place struct {
 	target *cluster.Node // nil if there is none
 	since  time.Time
 }
 
-// places looks up where pods have seats, and each machine once.
+// places looks up the seats of pods. It caches the machines, because many pods have seats on the same one.
 type places struct {
 	snap    *cluster.Snapshot
 	targets map[string]*cluster.Node
 }
 
+// of returns the place of a pod; its target is nil if it has no seat or the machine of the seat is unknown.
 func (l *places) of(p *cluster.Pod) place {
 	seat, ok := l.snap.Planned(p.PodKey)
 	if !ok {
@@ -123,7 +126,11 @@ func (l *places) of(p *cluster.Pod) place {
 	return place{target, seat.At}
 }
 
-// dueAt returns when a pod asks for a plan: now at the soonest, and zero if only news can make it.
+// dueAt returns when a pod is due, zero if only a change in the cluster can make it due. news says that pools have changed since the last
+// turn.
+//
+// Without a seat it is due at once if it is new, lost its seat or pools have changed, else after retryInterval. With a seat on a node
+// that is ready it is due if kube-scheduler has not bound it in time (bindTime).
 func (m *memory) dueAt(p *cluster.Pod, planned place, news bool, now time.Time) time.Time {
 	last, known := m.pods[p.UID]
 	switch {
@@ -133,18 +140,18 @@ func (m *memory) dueAt(p *cluster.Pod, planned place, news bool, now time.Time) 
 		}
 		return last.at.Add(retryInterval)
 	case p.NodeName != "":
-		return time.Time{} // its place waits for it
+		return time.Time{} // it runs on a node that goes, and has a seat already
 	case !known:
-		return now // it came into the seat of a pod that went
+		return now // it got the seat of a pod that was deleted
 	}
 	since, ok := planned.target.InitializedSince()
 	if !ok {
-		return time.Time{} // its place is being made ready
+		return time.Time{} // its node is booting
 	}
 	ready := ztime.Later(planned.since, since)
-	usable := ztime.Later(ready.Add(bindTime), ztime.Sooner(m.bound.Add(bindTime), ready.Add(bindTimeMost)))
-	if last.at.Before(usable) {
-		return usable
+	overdue := ztime.Later(ready.Add(bindTime), ztime.Sooner(m.bound.Add(bindTime), ready.Add(bindTimeMost)))
+	if last.at.Before(overdue) {
+		return overdue
 	}
 	return last.at.Add(retryInterval)
 }
@@ -160,7 +167,8 @@ func poolsKey(snap *cluster.Snapshot) string {
 	return string(b)
 }
 
-// looked notes that a turn has dealt with these pods, and forgets those that no longer wait.
+// looked remembers the outcome of a turn for its pods, and forgets all other pods. Pods that were left out are due again after
+// leftOutDelay.
 func (m *memory) looked(snap *cluster.Snapshot, pods []*cluster.Pod, outcome outcome, now time.Time) {
 	m.pools = poolsKey(snap)
 	fresh := make(map[types.UID]look, len(pods))
@@ -173,7 +181,7 @@ func (m *memory) looked(snap *cluster.Snapshot, pods []*cluster.Pod, outcome out
 	m.pods, m.left = fresh, 0
 }
 
-// leftOut returns, by pod, how many plans in a row left them out.
+// leftOut returns, by pod, how many plans in a row have left it out.
 func (m *memory) leftOut(pods []*cluster.Pod) map[cluster.PodKey]int {
 	out := map[cluster.PodKey]int{}
 	for _, p := range pods {
@@ -184,21 +192,22 @@ func (m *memory) leftOut(pods []*cluster.Pod) map[cluster.PodKey]int {
 	return out
 }
 
-// outcome is what became of the pods of a turn.
+// outcome is the result of a turn for its pods.
 type outcome struct {
 	planned map[types.UID]bool
-	words   map[types.UID]string // what is said of each pod that the plan refuses
-	refused map[types.UID]string // the same of those who have to do something about it
-	causes  map[types.UID]string // why, without numbers
+	words   map[types.UID]string // why the plan refuses a pod
+	refused map[types.UID]string // the same, for pods whose owner or an operator has to act
+	causes  map[types.UID]string // the causes without numbers, see causes
 	leftOut map[types.UID]bool
 }
 
+// newOutcome returns an empty outcome. words is set later.
 func newOutcome() outcome {
 	return outcome{planned: map[types.UID]bool{}, refused: map[types.UID]string{}, causes: map[types.UID]string{},
 		leftOut: map[types.UID]bool{}}
 }
 
-// hurry makes pods due soon again, although they have just been looked at.
+// hurry makes pods due again after wait, although they have just been looked at.
 func (m *memory) hurry(pods []*cluster.Pod, now time.Time, wait time.Duration) {
 	for _, p := range pods {
 		m.pods[p.UID] = look{at: now.Add(wait - retryInterval)}

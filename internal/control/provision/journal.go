@@ -14,8 +14,8 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// write puts into the journal what a plan has decided anew: pods wait for many turns, and are reported once. What is opened the opener
-// writes itself.
+// write adds to the journal what a plan has decided anew. A pod that waits for many turns is reported once. The claims that are created
+// are recorded by package open.
 func (l *Loop) write(snap *cluster.Snapshot, plan *engine.Plan, became outcome) {
 	if l.Journal == nil {
 		return
@@ -43,7 +43,7 @@ func podObject(p *cluster.Pod) journal.Object {
 	return journal.Object{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
 }
 
-// placed has a record for each node that pods are given who did not have it.
+// placed returns a record for each node, with the pods that the plan places there and that had no seat there before.
 func placed(snap *cluster.Snapshot, placements []engine.Placement) []journal.Record {
 	var out []journal.Record
 	at := map[string]int{}
@@ -70,8 +70,8 @@ func placed(snap *cluster.Snapshot, placements []engine.Placement) []journal.Rec
 	return out
 }
 
-// newlyRefused has a record for each sentence with the pods that are refused for other causes than before. Numbers change with every node
-// that comes, and are no news.
+// newlyRefused returns a record for each text, with the pods whose causes differ from those that the journal has. It notes the causes in
+// became. Numbers in the reasons change with every new node, so they are not compared.
 func (l *Loop) newlyRefused(plan *engine.Plan, became outcome) []journal.Record {
 	var out []journal.Record
 	at := map[string]int{}
@@ -96,7 +96,7 @@ func (l *Loop) newlyRefused(plan *engine.Plan, became outcome) []journal.Record 
 	return out
 }
 
-// causes are the reasons of the pod itself and of pools.
+// causes returns a key of the reasons that lie in the pod itself and in pools, without numbers.
 func causes(counts []reason.Count) string {
 	var b []byte
 	for _, c := range counts {
@@ -107,8 +107,8 @@ func causes(counts []reason.Count) string {
 	return string(b)
 }
 
-// firstReason names what a person would deal with first: in the pod or a pool, and only where nothing is known of
-// those, in nodes that are there.
+// firstReason returns the name of the reason that a person would deal with first: a reason in the pod or in a pool, or if there is
+// none, in nodes that exist.
 func firstReason(counts []reason.Count) string {
 	counts = why.InOrder(counts)
 	for _, c := range counts {
@@ -122,7 +122,7 @@ func firstReason(counts []reason.Count) string {
 	return counts[0].Code.Name()
 }
 
-// pools are those that refused.
+// pools lists the pools that refused a pod, sorted by name.
 func pools(counts []reason.Count) []journal.Object {
 	var out []journal.Object
 	for _, c := range counts {

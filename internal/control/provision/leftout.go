@@ -11,8 +11,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// leftOut says which pools get no nodes now whatever pods ask for, and why, to be read after what the other pools lack. A pod that
-// only such a pool could hold would otherwise wait without a word about it. It is empty when no pool is left out.
+// leftOut returns a text with the pools that may get no nodes now, and why; "" if there are none. It is written after the reasons of the
+// other pools. Without it a pod that only such a pool could hold would wait without an explanation.
 func leftOut(snap *cluster.Snapshot, notReady map[string]bool) string {
 	const few = 5
 	var parts []string
@@ -32,7 +32,7 @@ func leftOut(snap *cluster.Snapshot, notReady map[string]bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// unready says why a pool is not ready.
+// unready returns why a pool is not ready.
 func unready(p *v1.NodePool) string {
 	if p.DeletionTimestamp != nil {
 		return "is being deleted"

@@ -58,7 +58,7 @@ type Deps struct {
 type Settings struct {
 	Idle, Max time.Duration // of the batch
 	Engine    engine.Settings
-	Stories   string // folder to which worlds are written in which pods are not bound though there is room for them; "" for none
+	Stories   string // folder for scenarios in which pods are not bound although there is room for them; "" writes none
 }
 
 // Loop plans for pods that wait.
@@ -66,12 +66,12 @@ type Loop struct {
 	Deps
 	settings Settings
 	memory   memory
-	spurned  bindfail.Memory
-	recorded time.Time // when a world was last written down
+	spurned  bindfail.Memory // which places the schedulers of pods did not use
+	recorded time.Time       // when a scenario was last written
 	watched  *telemetry.Loop
 	aside    aside
 	failures int  // turns in a row in which claims could not be created
-	counted  bool // gauges tell of pods that wait
+	counted  bool // gauges show pods that wait
 }
 
 // New returns a loop that has not started.
@@ -86,13 +86,13 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer l.Metrics.End(l.watched)
 	for ctx.Err() == nil {
 		if err := l.batch(ctx); err != nil {
-			l.watched.Wait(ctx, retryInterval, nil) // the pods are due still, and may have done it
+			l.watched.Wait(ctx, retryInterval, nil) // the pods are still due and may cause the panic again: do not spin
 		}
 	}
 	return nil
 }
 
-// batch waits for a batch and plans for it. Its error has been reported where it was made.
+// batch waits for a batch and plans for it. It returns an error only after a panic; other errors have been reported by the turn.
 func (l *Loop) batch(ctx context.Context) (err error) {
 	defer bug.Catch(&err, "gathering pods that wait")
 	opened, last, ok := l.gather(ctx)
@@ -104,13 +104,14 @@ func (l *Loop) batch(ctx context.Context) (err error) {
 	if _, panicked := errors.AsType[*bug.Panic](err); panicked {
 		return err
 	}
-	return nil // the pods of claims that could not be created are due when the turn has said
+	return nil // after other errors the turn has set when its pods are due again
 }
 
 // lookInterval is the least time between two looks: while thousands of pods come, every pod is a new snapshot.
 const lookInterval = 100 * time.Millisecond
 
-// gather waits until a batch is complete. It returns when its first and last element were seen, and false when ctx ended.
+// gather waits until a batch is complete. It returns when the first and the last pod of the batch were seen, and ok false if ctx ended
+// first.
 func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
 	w := newWindow(l.settings.Idle, l.settings.Max)
 	for {
@@ -145,7 +146,7 @@ func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
 	}
 }
 
-// acknowledge notes the first sight of pods.
+// acknowledge notes when pods were seen for the first time, for metrics.
 func (l *Loop) acknowledge(pods []*cluster.Pod, now time.Time) {
 	for _, p := range pods {
 		if _, known := l.memory.pods[p.UID]; !known {

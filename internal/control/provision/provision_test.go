@@ -807,7 +807,7 @@ func TestWhoHasLostAPlace(t *testing.T) {
 				d.Plan(key("a"), target, time.Now())
 			})
 			snap := store.Snapshot()
-			if got := displaced(snap, []engine.Opening{{Pods: []*cluster.Pod{snap.Pod(key("a"))}}}); got[0] != tc.want {
+			if got := displacedPods(snap, []engine.Opening{{Pods: []*cluster.Pod{snap.Pod(key("a"))}}}); got[0] != tc.want {
 				t.Errorf("%d pods have lost a place, want %d", got[0], tc.want)
 			}
 		})

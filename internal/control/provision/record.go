@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// storyEvery is how often the world is written down at most, storyBytes how long that may be, storiesKept how many of them are kept.
+	// storyEvery is the least time between two scenarios, storyBytes the size of one at most, storiesKept how many are kept.
 	storyEvery  = time.Hour
 	storyBytes  = 1 << 20
 	storiesKept = 24
 )
 
-// record writes down the world in which pods lost their places, for a report of a bug. It costs no pod its
-// place when that fails.
+// record writes a scenario of the question in which pods lost their places, for a report of a bug, if Settings.Stories is set. It
+// writes only at the first loss of a pod, and at most one in storyEvery. A failure is only logged.
 func (l *Loop) record(ctx context.Context, in engine.Question, lost []bindfail.Held) {
 	if l.settings.Stories == "" || len(lost) == 0 || in.Now.Sub(l.recorded) < storyEvery || !slices.ContainsFunc(lost, l.spurned.Begins) {
 		return
@@ -38,6 +38,7 @@ func (l *Loop) record(ctx context.Context, in engine.Question, lost []bindfail.H
 	telemetry.Log(ctx).Info("wrote the scenario of a pod that is not bound, without names", "file", file)
 }
 
+// writeStory writes the scenario to a file, with the pods that lost their places first, and returns the file's name.
 func (l *Loop) writeStory(in engine.Question, lost []bindfail.Held) (file string, err error) {
 	defer bug.Catch(&err, "telling a story")
 	first := make(map[*cluster.Pod]bool, len(lost))
@@ -63,7 +64,7 @@ func (l *Loop) writeStory(in engine.Question, lost []bindfail.Held) (file string
 	return file, forgetStories(l.settings.Stories)
 }
 
-// forgetStories removes the oldest, so that a year of them does not fill a disk.
+// forgetStories removes the oldest files of a folder beyond storiesKept, so that they do not fill a disk.
 func forgetStories(folder string) error {
 	files, err := filepath.Glob(filepath.Join(folder, "unbound-*.txtar")) // sorted, and named by time
 	for i := 0; err == nil && i < len(files)-storiesKept; i++ {

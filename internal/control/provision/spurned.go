@@ -17,8 +17,8 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// respectScheduler takes from a plan the places that the scheduler of the pods does not bind them to, adds what pods may try instead, and
-// holds the others back.
+// respectScheduler changes a plan by what the schedulers of pods did with earlier places. It removes the places to which they do not
+// bind the pods (lost), plans a new node for pods that may try one (sorted.Try), and refuses and holds the other pods (sorted.Held).
 func (l *Loop) respectScheduler(ctx context.Context, in engine.Question, sorted bindfail.Sorted, plan *engine.Plan) {
 	lost := l.spurned.Judge(in.Snap, staying(in.Snap, plan.Place), in.Now)
 	l.record(ctx, in, lost)
@@ -41,7 +41,7 @@ func (l *Loop) respectScheduler(ctx context.Context, in engine.Question, sorted 
 	}
 }
 
-// withoutBare takes from a plan the nodes that would be opened for pods whose last ones came without devices, and returns those pods.
+// withoutBare removes from a plan the openings for pods whose last nodes came without the expected devices, and returns these pods.
 func (l *Loop) withoutBare(in engine.Question, plan *engine.Plan) (lost []bindfail.Held) {
 	plan.Open = slices.DeleteFunc(plan.Open, func(o engine.Opening) bool {
 		bare := l.spurned.Bare(in.Snap, o.Pods, in.Now)
@@ -51,7 +51,9 @@ func (l *Loop) withoutBare(in engine.Question, plan *engine.Plan) (lost []bindfa
 	return lost
 }
 
-// tryFurther plans for pods that get no place on nodes that their scheduler has seen.
+// tryFurther plans for pods that may try a further node, and adds that to the plan. Nodes that are initialized are closed to them,
+// because their scheduler has seen these. Nodes on which the plan places pods are closed too, because their free room is not known
+// before the plan is in the store.
 func (l *Loop) tryFurther(ctx context.Context, in engine.Question, pods []*cluster.Pod, plan *engine.Plan) {
 	in.Pods, in.Closed = pods, map[string]bool{}
 	for n := range in.Snap.Nodes() {
@@ -60,7 +62,7 @@ func (l *Loop) tryFurther(ctx context.Context, in engine.Question, pods []*clust
 		}
 	}
 	for _, p := range plan.Place {
-		in.Closed[p.Node] = true // what is left there is known when the plan is in the picture
+		in.Closed[p.Node] = true
 	}
 	further := l.around(ctx, in)
 	plan.Open = append(plan.Open, further.Open...)
@@ -68,7 +70,7 @@ func (l *Loop) tryFurther(ctx context.Context, in engine.Question, pods []*clust
 	plan.Refused = append(plan.Refused, further.Refused...)
 }
 
-// staying are the pods that a plan leaves where they are planned to go, as it does while there is room.
+// staying returns the unbound pods that a plan places where they have their seats already.
 func staying(snap *cluster.Snapshot, placements []engine.Placement) []*cluster.Pod {
 	var out []*cluster.Pod
 	for _, p := range placements {
@@ -80,7 +82,7 @@ func staying(snap *cluster.Snapshot, placements []engine.Placement) []*cluster.P
 	return out
 }
 
-// hold notes for others which pods get no place now.
+// hold notes in the store which pods get no place now (held), so that other loops plan none for them, and releases those that were held.
 func (l *Loop) hold(snap *cluster.Snapshot, held []bindfail.Held) {
 	keys := make(map[cluster.PodKey]bool, len(held))
 	for _, h := range held {
@@ -109,7 +111,7 @@ func (l *Loop) hold(snap *cluster.Snapshot, held []bindfail.Held) {
 	})
 }
 
-// spurnedText tells the owner of a pod why it gets no place, and what to look at.
+// spurnedText returns why a pod gets no place, and what its owner should look at.
 func spurnedText(h bindfail.Held) string {
 	next := "one further node is tried"
 	if !h.Next.IsZero() {

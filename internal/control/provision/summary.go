@@ -21,14 +21,14 @@ type summary struct {
 	noTypes string // why no instance type is left; "" if one is
 }
 
+// A cause is a reason without numbers.
 type cause struct {
 	code reason.Code
 	key  string
 }
 
-// foreign reports whether a cause says that a pod does not mean the pool at all: it tolerates no taint of the pool,
-// or asks for labels that the pool does not have or has otherwise. The owner of such a pool can and need do
-// nothing.
+// foreign reports whether a reason shows that a pod is not meant for the pool: the pod does not tolerate a taint of the pool, or asks for
+// labels that the pool does not have or has with other values. The owner of the pool need not hear of such a pod.
 func foreign(c reason.Count, pool *v1.NodePool) bool {
 	switch c.Code {
 	case reason.Taint, reason.LabelUnknown:
@@ -40,12 +40,12 @@ func foreign(c reason.Count, pool *v1.NodePool) bool {
 	return false
 }
 
-// summaries counts refused pods by pool and cause. A pod that several causes keep from a pool counts for each, a
-// pod that does not mean the pool for none.
+// summaries returns a report for each pool about the pods that it could not hold, counted by cause, sorted by pool. A pod counts once for
+// each of its causes. It does not count for a pool that it is not meant for (foreign).
 func summaries(snap *cluster.Snapshot, refused []engine.Refused) []summary {
 	pods := map[string]int{}
 	causes := map[string]map[cause]int{}
-	numbers := map[string]map[cause]string{} // what the first pod was told of it
+	numbers := map[string]map[cause]string{} // numbers or detail of the first pod, by pool and cause
 	for i := range refused {
 		if judge(&refused[i]) != unplaced {
 			continue
@@ -86,7 +86,7 @@ func summaries(snap *cluster.Snapshot, refused []engine.Refused) []summary {
 	return out
 }
 
-// note keeps the first detail of a cause, or its first numbers.
+// note keeps the numbers of a limit, or else its detail, if none are kept yet for its pool and cause.
 func note(numbers map[string]map[cause]string, c reason.Count) {
 	if numbers[c.Pool] == nil {
 		numbers[c.Pool] = map[cause]string{}
@@ -96,6 +96,7 @@ func note(numbers map[string]map[cause]string, c reason.Count) {
 	}
 }
 
+// summarise writes the report of a pool: the most frequent causes with their numbers of pods, and how many other causes there are.
 func summarise(pool string, pods int, causes map[cause]int, numbers map[cause]string) summary {
 	const most = 5
 	order := slices.SortedFunc(maps.Keys(causes), func(a, b cause) int {

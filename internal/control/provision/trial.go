@@ -9,9 +9,10 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
-// Machines of a pool whose last ones never got ready are bought one at a time, and only where no other pool will do.
+// A pool whose last machines never got ready is on trial: its machines are bought one at a time, and only if no other pool will do.
 
-// onTrial puts a pool behind all others while its machines do not get ready.
+// onTrial returns a pool with the lowest weight if it is on trial, so that the engine prefers all other pools. Otherwise it returns it
+// unchanged.
 func onTrial(in engine.Pool) engine.Pool {
 	if !lifecycle.TroubleOf(in.Pool).Broken() {
 		return in
@@ -22,7 +23,7 @@ func onTrial(in engine.Pool) engine.Pool {
 	return in
 }
 
-// tryOnce keeps of a plan the first machine of each pool on trial. The pods of the others wait for its outcome.
+// tryOnce keeps only the first opening of each pool on trial. The pods of its other openings are refused: they wait for the outcome.
 func (l *Loop) tryOnce(snap *cluster.Snapshot, plan *engine.Plan) {
 	tried := map[string]bool{}
 	var kept []engine.Opening

@@ -21,7 +21,7 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// turn looks, thinks and acts once. last is when the newest pod of the batch was seen.
+// turn makes a plan for all pods that need one now, and carries it out. last is when the newest pod of the batch was seen, for metrics.
 func (l *Loop) turn(ctx context.Context, last time.Time) error {
 	snap := l.Store.Snapshot()
 	now := time.Now()
@@ -56,7 +56,8 @@ func (l *Loop) turn(ctx context.Context, last time.Time) error {
 	return l.carryOut(ctx, snap, pods, answer{plan, missing}, last)
 }
 
-// nothingWaits takes back what the last turn counted, once no pod waits any more: there is no turn without pods.
+// nothingWaits resets the gauges and explanations of the last turn if no pod waits any more. A turn would not do that, since there is
+// none without pods.
 func (l *Loop) nothingWaits() {
 	if !l.counted {
 		return
@@ -68,7 +69,8 @@ func (l *Loop) nothingWaits() {
 	l.Metrics.SchedulingPendingPodsByZone.Reset()
 }
 
-// pools returns the pools that may get nodes now, by name, and says which others there are. The engine ranks them.
+// pools returns the pools that may get nodes now, by name, and a text about the pools that may not, "" if there are none. Static pools
+// are in neither.
 func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot, now time.Time) (out []engine.Pool, missing string) {
 	var held []string
 	known, notReady := l.Catalogs.Pools(ctx, snap)
@@ -89,8 +91,8 @@ func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	return out, strings.Join(held, "; ")
 }
 
-// undecidable notes that these pods have been looked at and that there is no pool to give them nodes. Their owners hear it if there
-// are pools that could, were they ready; in a cluster without pools Karpenter has no say.
+// undecidable ends a turn in which no pool may get nodes. It publishes events on the pods if there are pools that are not ready or held
+// (missing). In a cluster without pools nothing is reported, because the pods may be another autoscaler's.
 func (l *Loop) undecidable(snap *cluster.Snapshot, pods []*cluster.Pod, missing string, now time.Time) {
 	why := map[types.UID]string{}
 	for _, p := range pods {
@@ -105,7 +107,7 @@ func (l *Loop) undecidable(snap *cluster.Snapshot, pods []*cluster.Pod, missing 
 	l.memory.looked(snap, pods, outcome{}, now)
 }
 
-// plan asks the engine and measures how long it thinks.
+// plan asks the engine, and sets the metrics about the plan and the time that it takes.
 func (l *Loop) plan(ctx context.Context, in engine.Question) *engine.Plan {
 	id := strconv.FormatUint(in.Snap.Revision(), 10)
 	l.Metrics.SchedulingUnschedulablePods.DeleteLabelValues(name)
@@ -113,7 +115,7 @@ func (l *Loop) plan(ctx context.Context, in engine.Question) *engine.Plan {
 	depth.Set(float64(len(in.Pods)))
 	age := l.Metrics.SchedulingUnfinishedWork.WithLabelValues(name, id)
 	began := time.Now()
-	aging, grown := context.WithCancel(ctx)
+	aging, stopAging := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
 		for sleep.For(aging, time.Second) {
@@ -121,7 +123,7 @@ func (l *Loop) plan(ctx context.Context, in engine.Question) *engine.Plan {
 		}
 	})
 	plan := l.around(ctx, in)
-	grown()
+	stopAging()
 	done.Wait()
 	l.Metrics.SchedulingQueueDepth.DeleteLabelValues(name, id)
 	l.Metrics.SchedulingUnfinishedWork.DeleteLabelValues(name, id)
@@ -138,14 +140,14 @@ func (l *Loop) plan(ctx context.Context, in engine.Question) *engine.Plan {
 	return plan
 }
 
-// leftOutDelay is when pods that a plan left out are planned for again.
+// leftOutDelay is how long after a plan the pods that it left out are planned for again.
 const leftOutDelay = time.Second
 
-// planTime is how long the placing of pods and the search for a cheaper fleet may take by the clock, while pods wait. On a machine that
-// is not starved the work that the engine grants itself ends them long before.
+// planTime bounds how long a plan may take by the clock. Normally the engine's own bounds of work end it long before; only on a machine
+// with too little CPU time the clock does.
 const planTime = 10 * time.Second
 
-// after returns a clock that runs from when it is first asked and reports whether d has passed.
+// after returns a function that reports whether d has passed since its first call.
 func after(d time.Duration) (over func() bool) {
 	var began time.Time
 	return func() bool {
@@ -156,13 +158,14 @@ func after(d time.Duration) (over func() bool) {
 	}
 }
 
-// An answer is a plan, and which pools it had to do without.
+// An answer is a plan, and a text about the pools that it could not use.
 type answer struct {
 	*engine.Plan
 	missing string
 }
 
-// carryOut records where pods go and has opened what is missing.
+// carryOut records where pods go, reports refused pods, and creates the claims of the plan. If a claim could not be created, its pods
+// are due again after 1, 2, 4 or 8 seconds, by the number of failures in a row.
 func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*cluster.Pod, plan answer, last time.Time) error {
 	now := time.Now()
 	became := newOutcome()
@@ -184,7 +187,7 @@ func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*clu
 	}
 	telemetry.Log(ctx).Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Open), "pods", podsOf(plan.Open),
 		"price", plan.Price.Dollars(), "gap", plan.Gap(), "work", plan.Work.Seconds(), "cut", plan.CutAt > 0)
-	displaced := displaced(snap, plan.Open)
+	displaced := displacedPods(snap, plan.Open)
 	claims, err := l.Opener.Open(ctx, lifecycle.Seed("provisioning", snap), "provisioned", plan.Open)
 	l.Metrics.UnschedulableToClaim.Observe(time.Since(last).Seconds())
 	var failed []*cluster.Pod
@@ -208,7 +211,7 @@ func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*clu
 	return err
 }
 
-// place records the pods that go to nodes that exist or are on their way.
+// place records in the store the pods that the plan places on nodes that exist or are booting, and publishes events on them.
 func (l *Loop) place(ctx context.Context, snap *cluster.Snapshot, placements []engine.Placement, became outcome, now time.Time) {
 	if len(placements) == 0 {
 		return
@@ -240,7 +243,8 @@ func (l *Loop) place(ctx context.Context, snap *cluster.Snapshot, placements []e
 	}
 }
 
-// targetOf is what a plan means by a row: its claim, whose name stays the same when its Node comes.
+// targetOf returns the name by which seats refer to a row: that of its claim, if it has one, because it stays the same when the Node
+// registers.
 func targetOf(n *cluster.Node, row string) string {
 	if n != nil && n.Claim != nil {
 		return n.Claim.Name
@@ -248,7 +252,7 @@ func targetOf(n *cluster.Node, row string) string {
 	return row
 }
 
-// describe names the claim and the node of a row, as far as there are any.
+// describe returns the names of the claim and the Node of a row for an event, as far as they exist.
 func describe(n *cluster.Node, row string) string {
 	switch {
 	case n == nil:
@@ -261,7 +265,8 @@ func describe(n *cluster.Node, row string) string {
 	return "nodeclaim/" + n.Claim.Name + ", node/" + n.Name
 }
 
-// refuse tells about pods that have no place.
+// refuse handles the pods that the plan refuses: it sets metrics, publishes events on pods whose owner has to act, removes seats that
+// these pods still have, and reports to pools and quotas. Pods that the plan left out are only noted.
 func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, refused []engine.Refused, became outcome, now time.Time) {
 	ignored, unschedulable := 0, 0
 	var stale []cluster.PodKey
@@ -292,7 +297,7 @@ func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, refused []eng
 			unschedulable++
 		}
 		if r.Pod.NodeName != "" {
-			continue // it runs; there is nothing that its owner would have to do now
+			continue // it runs, so its owner need not act
 		}
 		text := became.words[r.Pod.UID]
 		if became.refused[r.Pod.UID] = text; l.memory.pods[r.Pod.UID].refusal != text {
@@ -312,7 +317,7 @@ func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, refused []eng
 	l.summarise(snap, refused)
 }
 
-// words returns, for each refused pod, the reason. A pod that runs waits for nothing.
+// words returns the text of the reasons for each refused pod that does not run.
 func (a *answer) words() map[types.UID]string {
 	out := make(map[types.UID]string, len(a.Refused))
 	var last *engine.Refused
@@ -333,12 +338,12 @@ func (a *answer) words() map[types.UID]string {
 	return out
 }
 
-// told is a refusal of our own.
+// told makes a refusal with a text, for a reason that this package and not the engine found.
 func told(p *cluster.Pod, code reason.Code, text string) engine.Refused {
 	return engine.Refused{Pod: p, Reasons: []reason.Count{{Code: code, Detail: text}}}
 }
 
-// refused tells the owner of a pod why it has no place, once in a while for each kind of reason.
+// refused publishes an event on a pod with the reason why it has no place. kind is part of the key by which events are deduplicated.
 func (l *Loop) refused(p *cluster.Pod, why string, kind ...string) {
 	l.Events.Publish(telemetry.Event{
 		Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: telemetry.FailedScheduling,
@@ -346,7 +351,7 @@ func (l *Loop) refused(p *cluster.Pod, why string, kind ...string) {
 	})
 }
 
-// stillWaits returns a check whether the pod still waits without a place.
+// stillWaits returns a function that reports whether the pod still waits without a place when it is called.
 func (l *Loop) stillWaits(p *cluster.Pod) func() bool {
 	key, uid := p.PodKey, p.UID
 	return func() bool {
@@ -364,12 +369,12 @@ func (l *Loop) stillWaits(p *cluster.Pod) func() bool {
 type judgement int
 
 const (
-	unplaced   judgement = iota // nothing can hold it
-	invalid                     // it asks for what can never be given
+	unplaced   judgement = iota // no node and no pool can hold it
+	invalid                     // it asks for something that cannot exist
 	avoids                      // it does not want a Karpenter node
 	deferred                    // it waits for a reservation
-	notReached                  // not looked at yet
-	postponed                   // the same, because too much was asked at once
+	notReached                  // the plan was stopped before it came to the pod
+	postponed                   // the same, because there were too many pods
 )
 
 // about reports whether one of the reasons has one of these codes.
@@ -377,6 +382,7 @@ func about(r *engine.Refused, codes ...reason.Code) bool {
 	return slices.ContainsFunc(r.Reasons, func(c reason.Count) bool { return slices.Contains(codes, c.Code) })
 }
 
+// judge returns what a refusal means, by the codes of its reasons.
 func judge(r *engine.Refused) judgement {
 	has := func(codes ...reason.Code) bool { return about(r, codes...) }
 	switch {
@@ -394,7 +400,7 @@ func judge(r *engine.Refused) judgement {
 	return unplaced
 }
 
-// decided notes a decision about a pod that waits.
+// decided notes a decision about a pod that waits, and measures how long the first one took.
 func (l *Loop) decided(p *cluster.Pod, now time.Time, placed bool) {
 	if p.NodeName != "" {
 		return
@@ -404,7 +410,7 @@ func (l *Loop) decided(p *cluster.Pod, now time.Time, placed bool) {
 	}
 }
 
-// summarise tells each pool at once how many pods it could not hold, and why.
+// summarise publishes events on pools and quotas: how many pods each could not hold, and why.
 func (l *Loop) summarise(snap *cluster.Snapshot, refused []engine.Refused) {
 	l.tellQuotas(snap, refused)
 	for _, s := range summaries(snap, refused) {
@@ -421,7 +427,7 @@ func (l *Loop) summarise(snap *cluster.Snapshot, refused []engine.Refused) {
 	}
 }
 
-// tellQuotas tells each quota how many pods it keeps waiting, and of what it allows no more.
+// tellQuotas publishes an event on each quota that keeps pods waiting, with their number and the limit that is reached.
 func (l *Loop) tellQuotas(snap *cluster.Snapshot, refused []engine.Refused) {
 	pods, first := map[string]int{}, map[string]reason.Count{}
 	for i := range refused {
@@ -445,9 +451,9 @@ func (l *Loop) tellQuotas(snap *cluster.Snapshot, refused []engine.Refused) {
 	}
 }
 
-// displaced counts, for each opening, the pods that had a place on a node that pods can bind to, and lost it to
-// others. kube-scheduler binds to what has registered; that it is initialized is written a moment later.
-func displaced(snap *cluster.Snapshot, openings []engine.Opening) []int {
+// displacedPods counts, for each opening, the pods that had a seat on a registered node that stays, and lost it to other pods.
+// (Initialized would be too strict: kube-scheduler binds pods to a node a moment before it is marked as that.)
+func displacedPods(snap *cluster.Snapshot, openings []engine.Opening) []int {
 	out := make([]int, len(openings))
 	for i := range openings {
 		for _, p := range openings[i].Pods {

@@ -6,8 +6,8 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// A window decides when a batch is complete: a quiet while after the last new element, or at the latest some time after the
-// first. The same element does not count twice.
+// A window decides when a batch is complete: idle after its last new element, at the latest max after its first. An element that comes
+// again is not new.
 type window struct {
 	idle, max   time.Duration
 	first, last time.Time
@@ -30,7 +30,7 @@ func (w *window) add(element string, now time.Time) {
 	w.last = now
 }
 
-// closes returns when the batch is complete if nothing else comes, zero while it is empty.
+// closes returns when the batch is complete if no new element comes, zero while it is empty.
 func (w *window) closes() time.Time {
 	if len(w.seen) == 0 {
 		return time.Time{}

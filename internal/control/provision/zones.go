@@ -8,17 +8,17 @@ const (
 	nowhere  = "none"
 )
 
-// countZones tells how many pending pods are tied to which zone.
+// countZones sets the metric of pending pods by the zone that they are tied to.
 func (l *Loop) countZones(zones engine.Zones) {
 	l.Metrics.SchedulingPendingPodsByZone.Reset()
-	tell := func(zone string, pods int) {
+	set := func(zone string, pods int) {
 		if pods > 0 {
 			l.Metrics.SchedulingPendingPodsByZone.WithLabelValues(name, zone).Set(float64(pods))
 		}
 	}
 	for zone, pods := range zones.In {
-		tell(zone, pods)
+		set(zone, pods)
 	}
-	tell(flexible, zones.Flexible)
-	tell(nowhere, zones.None)
+	set(flexible, zones.Flexible)
+	set(nowhere, zones.None)
 }

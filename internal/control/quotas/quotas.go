@@ -1,7 +1,7 @@
-// Package quotas tells the owners of CapacityQuotas what their nodes have and whether the quota is enforced. Package open keeps to them; it
-// does not wait for what is written here.
+// Package quotas writes on CapacityQuotas how much their nodes use and whether the quota is enforced. Package open enforces them, without
+// waiting for what is written here.
 //
-// The kind is shared with Cluster Autoscaler. Where that writes a quota's status, this loop writes its own condition only.
+// The kind is shared with Cluster Autoscaler. If that writes a quota's status, this loop writes only the condition Enforced.
 package quotas
 
 import (
@@ -62,7 +62,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn counts every quota. What cannot be written is tried again in the next turn.
+// turn writes the status of every quota that has changed. What cannot be written is tried again in the next turn.
 func (l *Loop) turn(ctx context.Context, now time.Time) error {
 	snap := l.deps.Store.Snapshot()
 	if !snap.Synced() {
@@ -84,6 +84,7 @@ func (l *Loop) turn(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
+// tell works out the status of one quota and writes it if it has changed.
 func (l *Loop) tell(ctx context.Context, snap *cluster.Snapshot, o *autoscalingv1beta1.CapacityQuota, m quota.Market, now time.Time) error {
 	told := o.DeepCopy()
 	if q, err := quota.Read(o); err != nil {
@@ -100,7 +101,8 @@ func (l *Loop) tell(ctx context.Context, snap *cluster.Snapshot, o *autoscalingv
 	return status.Write(ctx, l.deps.Store, l.deps.Client, cluster.Quotas.Put, told, o)
 }
 
-// setReconciled writes the condition about the reading of the quota, and reports whether the status is ours to write.
+// setReconciled sets the condition about reading the quota. It returns false, and sets nothing, if Cluster Autoscaler
+// writes the status.
 func (l *Loop) setReconciled(o *autoscalingv1beta1.CapacityQuota, ok bool, why, message string, now time.Time) bool {
 	if condition.Get(o, clusterAutoscaler) != nil {
 		return false
@@ -113,7 +115,8 @@ func (l *Loop) setReconciled(o *autoscalingv1beta1.CapacityQuota, ok bool, why, 
 	return true
 }
 
-// setEnforced writes whether Karpenter keeps to the quota, and tells if more is used than it allows.
+// setEnforced sets the condition about keeping to the quota. It publishes an event if more is used than it allows.
+// unforeseen is a label of its selector that keeps it from being enforced, "" if there is none.
 func (l *Loop) setEnforced(o *autoscalingv1beta1.CapacityQuota, q *quota.Quota, used corev1.ResourceList, unforeseen string,
 	now time.Time) {
 	over := q.Limits.Exceeded(used)
@@ -133,7 +136,8 @@ func (l *Loop) setEnforced(o *autoscalingv1beta1.CapacityQuota, q *quota.Quota, 
 	}
 }
 
-// unforeseen returns a label of the selector that is not known before a node is there, "" if there is none.
+// unforeseen returns a label of the quota's selector that no pool and no instance type sets, "" if there is none. Whether a new node
+// will have such a label is not known, so the quota cannot hold it back.
 func (l *Loop) unforeseen(snap *cluster.Snapshot, q *quota.Quota, m quota.Market) string {
 	known := map[string]bool{}
 	for p := range cluster.Pools.All(snap) {

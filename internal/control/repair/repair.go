@@ -1,12 +1,12 @@
-// Package repair is the repair of Karpenter before 1.15, for the setting legacy-node-repair: without the setting, broken nodes are
+// Package repair is the node repair of Karpenter before 1.15, for the setting legacy-node-repair. Without the setting, broken nodes are
 // replaced by package disruption, within budgets.
 //
-// It replaces machines that are broken: nodes on which a condition stands that the provider knows as a sign of it, for
-// longer than it tolerates. Their claims are deleted with a deadline that has passed, because pods on a broken machine neither
-// leave nor answer; their like is planned for as for every node that goes.
+// A node is broken if it has had a condition of one of the provider's repair policies for longer than the policy tolerates. Its claim
+// is deleted with a deadline that has passed, because pods on a broken machine neither leave nor answer. Provisioning plans for its
+// pods as for those of every node that goes.
 //
-// Neither budgets nor do-not-disrupt hold a repair back, but the state of the other nodes does: when many are broken at once, it is
-// not machines that are to blame. Before anything is deleted the API server is asked once more.
+// Neither budgets nor do-not-disrupt hold a repair back. But if many nodes are broken at once, their machines are probably not the
+// cause, and nothing is repaired. Before a claim is deleted, the API server is asked whether the node is still broken.
 package repair
 
 import (
@@ -33,13 +33,13 @@ import (
 )
 
 const (
-	// blockedWait is how long a repair waits that other broken nodes hold back.
+	// blockedWait is how long a repair waits if too many nodes are broken.
 	blockedWait = 5 * time.Minute
-	// unfedWait is how long one waits while the picture is no longer fed.
+	// unfedWait is how long a repair waits if the snapshot is no longer updated.
 	unfedWait = time.Minute
-	// haltedWait is how long one waits while disruption is paused: nothing tells this loop when it no longer is.
+	// haltedWait is how long a repair waits if disruption is paused. The end of a pause does not wake this loop.
 	haltedWait = 10 * time.Second
-	// staleWait is how long a newer picture may take to arrive.
+	// staleWait is how long a newer snapshot may take to arrive.
 	staleWait = time.Second
 	workers   = 10
 )
@@ -71,12 +71,13 @@ func (l *Loop) Run(ctx context.Context) error {
 	return workqueue.Work[version]{Name: name, Metrics: l.Metrics, Workers: workers, Rows: l.rows, Step: l.look}.Run(ctx, l.Store)
 }
 
-// version is what decides about a repair.
+// version is the rows that decide about a repair: if one of them changes, the node is looked at again.
 type version struct {
 	claim *v1.NodeClaim
 	node  *corev1.Node
 }
 
+// rows yields our nodes with claims, as workqueue asks.
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 	return func(yield func(string, version) bool) {
 		if !snap.Synced() {
@@ -90,12 +91,13 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 	}
 }
 
-// ours are the nodes whose one claim is of a class that our provider serves.
+// ours reports whether a row has a Node and a claim with a node class that our provider serves.
 func (l *Loop) ours(row *cluster.Node) bool {
 	return row.Claim != nil && row.Node != nil && cloud.Serves(l.Cloud, row.Claim.Spec.NodeClassRef)
 }
 
-// look repairs one node if it is time.
+// look repairs one node if it is broken, due and nothing holds the repair back. It returns when to look again if nothing changes, zero
+// for never.
 func (l *Loop) look(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
 	row := snap.ClaimNode(name)
 	if row == nil || !l.ours(row) {
@@ -127,18 +129,19 @@ func (l *Loop) look(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		err = l.repair(ctx, row, ailment, now)
 	}
 	if errors.Is(err, errRecovered) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return now.Add(staleWait), nil // our picture is old
+		return now.Add(staleWait), nil // the snapshot is old
 	}
 	return time.Time{}, err
 }
 
-// overdue reports whether the claim's deadline has passed, so that nothing on it is waited for any more.
+// overdue reports whether the claim's termination deadline has passed, so that its drain waits for nothing.
 func overdue(claim *v1.NodeClaim, now time.Time) bool {
 	deadline, err := lifecycle.Deadline(claim)
 	return err == nil && !deadline.IsZero() && !deadline.After(now)
 }
 
-// poolOf is the pool of a node, "" if it has none. Where there is a claim, the claim says so: a node may change its own labels.
+// poolOf returns the pool of a node, "" if it has none. The label of the claim counts, if there is a claim, because a node may change
+// its own labels.
 func poolOf(row *cluster.Node) string {
 	if row.Claim != nil {
 		return row.Claim.Labels[v1.NodePoolLabelKey]
@@ -146,7 +149,8 @@ func poolOf(row *cluster.Node) string {
 	return row.Node.Labels[v1.NodePoolLabelKey]
 }
 
-// group counts the nodes of a pool, of the whole cluster for nodes without one, and those of them that ail, for however short.
+// group counts the nodes of a pool, or of the whole cluster if pool is "", and how many of them have a bad condition (ailing), even if
+// only for a short time.
 func (l *Loop) group(snap *cluster.Snapshot, pool string) (ailing, all int) {
 	for row := range snap.Nodes() {
 		if row.Node == nil || pool != "" && poolOf(row) != pool {
@@ -174,8 +178,8 @@ func (l *Loop) confirm(ctx context.Context, known *corev1.Node, now time.Time) e
 	return nil
 }
 
-// repair lets the machine go without waiting for what is on it: first the deadline, then the deletion. A claim that is being deleted
-// already gets the deadline.
+// repair writes a deadline of now on the claim, so that its drain waits for nothing, and deletes it. A claim that is being deleted
+// already gets only the deadline.
 func (l *Loop) repair(ctx context.Context, row *cluster.Node, ailment lifecycle.Ailment, now time.Time) error {
 	claim := &v1.NodeClaim{ObjectMeta: row.Claim.ObjectMeta}
 	if !overdue(claim, now) {
@@ -196,7 +200,8 @@ func (l *Loop) repair(ctx context.Context, row *cluster.Node, ailment lifecycle.
 	return nil
 }
 
-// reportRepair tells why a machine goes.
+// reportRepair reports a repair: log, journal, metrics, and events on the node and its claim. stamped has the deadline, from which the
+// metric tells how hard the drain is.
 func (l *Loop) reportRepair(ctx context.Context, row *cluster.Node, stamped *v1.NodeClaim, ailment lifecycle.Ailment, now time.Time) {
 	pods := movable.Count(row.Pods)
 	telemetry.Log(ctx).Info("deleting nodeclaim", "NodeClaim", row.Claim.Name, "reason", string(lifecycle.BrokenNode), "pods", pods,
@@ -209,14 +214,14 @@ func (l *Loop) reportRepair(ctx context.Context, row *cluster.Node, stamped *v1.
 	gone := *row.Claim
 	gone.ObjectMeta = stamped.ObjectMeta
 	l.Metrics.Disrupted(&gone, string(lifecycle.BrokenNode), "", pods)
-	l.Metrics.Repaired(row.Node, row.Claim, ailment.Condition.Type, new(time.Duration))
+	l.Metrics.Unhealthy(row.Node, row.Claim, ailment.Condition.Type, new(time.Duration))
 	l.Events.Tell(telemetry.Refs(row.Node, row.Claim), telemetry.DisruptionTerminating,
 		fmt.Sprintf("disrupting the node: Unhealthy, %s has been %s for %s (%s)",
 			ailment.Condition.Type, ailment.Condition.Status,
 			now.Sub(ailment.Condition.LastTransitionTime.Time).Round(time.Second), ailment.Condition.Message))
 }
 
-// reportBlocked tells that a broken node stays because too many are.
+// reportBlocked publishes events that a broken node stays because too many nodes are broken.
 func (l *Loop) reportBlocked(row *cluster.Node, pool *v1.NodePool, ailing, all int) {
 	of, concerned := "the cluster", telemetry.Refs(row.Node, row.Claim)
 	if own := poolOf(row); own != "" {

@@ -1,5 +1,5 @@
-// Package static gives pools with replicas as many nodes as they ask for: it opens what is missing and deletes what is too many. Which
-// those are is decided in core/static; drifted nodes of such pools are replaced by control/disruption.
+// Package static keeps the number of nodes of static pools, which have a field replicas: it opens missing nodes and deletes surplus ones.
+// core/static decides which. Drifted nodes of such pools are replaced by control/disruption.
 package static
 
 import (
@@ -28,13 +28,13 @@ import (
 )
 
 const (
-	// poolInterval is how often a pool is looked at although nothing changed: what it may buy has no event in the cluster.
+	// poolInterval is how often a pool is looked at although nothing changed: a change of what it may buy is no event in the cluster.
 	poolInterval = time.Minute
-	// retryDelay is when a pool is looked at again that may not get its nodes now.
+	// retryDelay is how soon a pool is looked at again if it could not get its nodes.
 	retryDelay = 30 * time.Second
-	// unfedWait is how long nothing is deleted at least while the picture is no longer fed.
+	// unfedWait is how soon a pool with surplus nodes is looked at again if the snapshot is no longer updated.
 	unfedWait = 5 * time.Second
-	// opened is the word for nodes that are missing, in counters.
+	// opened is the reason of claims in metrics.
 	opened = "provisioned"
 )
 
@@ -72,7 +72,7 @@ type Loop struct {
 	planning sync.Mutex // the engine answers one at a time
 
 	mu      sync.Mutex
-	deleted map[types.UID]bool // claims that we deleted; the picture may still show them
+	deleted map[types.UID]bool // claims that this loop deleted and that the snapshot may still show
 }
 
 // New returns a loop that has not started.
@@ -85,12 +85,13 @@ func (l *Loop) Run(ctx context.Context) error {
 	return workqueue.Work[version]{Name: "static", Metrics: l.Metrics, Workers: 10, Rows: l.rows, Step: l.step}.Run(ctx, l.Store)
 }
 
-// version is what decides about a pool's nodes.
+// version is what decides about a pool's nodes: if it changes, the pool is looked at again.
 type version struct {
 	pool                    *v1.NodePool
 	active, leaving, ending int
 }
 
+// rows yields the static pools, as workqueue asks.
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 	return func(yield func(string, version) bool) {
 		if !snap.Synced() {
@@ -109,14 +110,14 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 	}
 }
 
-// gone tells of claims that we deleted.
+// gone reports whether this loop deleted a claim.
 func (l *Loop) gone(c *v1.NodeClaim) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.deleted[c.UID]
 }
 
-// forget drops deleted claims that the picture no longer shows.
+// forget drops deleted claims that the snapshot no longer shows.
 func (l *Loop) forget(snap *cluster.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +133,7 @@ func (l *Loop) forget(snap *cluster.Snapshot) {
 	l.deleted = there
 }
 
-// step brings one pool nearer to its number.
+// step deletes surplus nodes of one pool, or opens missing ones. It returns when to look again if nothing changes.
 func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
 	pool := cluster.Pools.Get(snap, name)
 	if pool == nil || !pool.IsStatic() || pool.DeletionTimestamp != nil {
@@ -141,7 +142,7 @@ func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	now := time.Now()
 	stand := static.StandOf(snap, name, l.gone)
 	if surplus := stand.Surplus(pool, now); len(surplus) > 0 {
-		if !snap.Fed() { // what runs where is no longer known
+		if !snap.Fed() { // the choice of surplus nodes needs to know where pods run
 			return now.Add(unfedWait), nil
 		}
 		return now.Add(poolInterval), l.shrink(ctx, surplus)
@@ -152,13 +153,14 @@ func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	return now.Add(poolInterval), nil
 }
 
-// grow opens what is missing, as far as the limit of nodes allows.
+// grow opens missing nodes, as far as the limit of nodes allows, and one at a time if the last machines of the pool never got ready. It
+// publishes an event on the pool if nodes stay missing.
 func (l *Loop) grow(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePool, stand *static.Stand, missing int,
 	now time.Time) (time.Time, error) {
 	pools, notReady := l.Catalogs.Pools(ctx, snap)
 	input, known := pools[pool.Name]
 	if !known || notReady[pool.Name] {
-		return now.Add(poolInterval), nil // the change that makes it ready brings us back
+		return now.Add(poolInterval), nil // when the pool becomes ready, it is looked at again at once
 	}
 	n := min(missing, stand.Headroom(pool))
 	if n < missing {
@@ -183,6 +185,7 @@ func (l *Loop) grow(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePo
 	return now.Add(retryDelay), err
 }
 
+// opening plans one new node of a pool.
 func (l *Loop) opening(ctx context.Context, snap *cluster.Snapshot, pool engine.Pool, now time.Time) (engine.Opening, reason.Explanation) {
 	l.planning.Lock()
 	defer l.planning.Unlock()
@@ -190,7 +193,8 @@ func (l *Loop) opening(ctx context.Context, snap *cluster.Snapshot, pool engine.
 		Ended: func() bool { return ctx.Err() != nil }})
 }
 
-// seed names the nodes that a pool lacks by those that it has: the same question after a crash gives the same names.
+// seed returns the seed for the names of new claims. It is made of the present nodes of the pool, so that the same step after a crash
+// gives the same names.
 func seed(pool *v1.NodePool, stand *static.Stand) string {
 	var have []string
 	for _, n := range stand.Active {
@@ -200,7 +204,7 @@ func seed(pool *v1.NodePool, stand *static.Stand) string {
 	return fmt.Sprintf("static/%s/%s/%d/%d", pool.UID, strings.Join(have, ","), stand.Leaving, stand.Ending)
 }
 
-// shrink deletes machines, in order.
+// shrink deletes the claims of surplus nodes, in their order.
 func (l *Loop) shrink(ctx context.Context, surplus []*cluster.Node) error {
 	var errs []error
 	for _, n := range surplus {
@@ -219,6 +223,7 @@ func (l *Loop) shrink(ctx context.Context, surplus []*cluster.Node) error {
 	return errors.Join(errs...)
 }
 
+// tell publishes an event on a pool with missing nodes.
 func (l *Loop) tell(pool *v1.NodePool, message string) {
 	l.Events.Publish(telemetry.Event{
 		Object: telemetry.PoolRef(pool), Reason: telemetry.ReplicasMissing, Key: []string{string(pool.UID), message}, Message: message,

@@ -1,4 +1,4 @@
-// Package status writes what a loop says about an object, where it says something new.
+// Package status writes the status of an object if a loop has changed it.
 package status
 
 import (
@@ -12,8 +12,8 @@ import (
 	"karpenter.sh/karpenter/internal/kit/patch"
 )
 
-// Write writes the status of told where it differs from that of seen, and puts told into the store. It does not
-// touch an object that another program changed meanwhile: the next turn sees that change.
+// Write writes the status of told if told differs from seen, and puts told into the store. If another program has changed the object
+// meanwhile, it writes nothing: the next turn sees that change.
 func Write[V client.Object](ctx context.Context, store *cluster.Store, c client.StatusClient, put func(*cluster.Draft, V),
 	told, seen V) error {
 	if equality.Semantic.DeepEqual(told, seen) {

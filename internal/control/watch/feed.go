@@ -23,7 +23,7 @@ import (
 
 const (
 	pageSize = 500
-	// together is how many events of one watch are put into the store at once, if so many wait.
+	// together is how many events of one watch are put into the store in one update at most.
 	together = 256
 
 	leastWait = 800 * time.Millisecond
@@ -31,10 +31,10 @@ const (
 	// absentWait is how long a kind that the API server does not know is left alone.
 	absentWait = time.Minute
 
-	// standing is how long a watch stands before it counts as working, though nothing happens.
+	// standing is how long a watch must have been open to count as working if nothing happens.
 	standing = 5 * time.Second
-	// overtime is how much longer than it was asked to a watch may take to end, and listTime how long a page may
-	// take to come. A server that does not answer then is asked anew.
+	// overtime is how much longer than requested a watch may last, and listTime how long a page may take. After that the server is asked
+	// again.
 	overtime = 30 * time.Second
 	listTime = 90 * time.Second
 )
@@ -48,21 +48,22 @@ type source interface {
 // kind is what a feed does with one kind of object.
 type kind struct {
 	name string
-	// read makes of an object what put wants. nil: the object is taken unchanged.
+	// read converts an object for put. nil: the object is used unchanged.
 	read func(runtime.Object) (client.Object, error)
-	put  func(*cluster.Draft, client.Object) (news bool)
-	// known tells that the store has this very version of an object already, because we wrote it. nil: look at every version. For
-	// kinds without a tag.
+	// put puts an object into the store, and reports whether loops have to look at it (news).
+	put func(*cluster.Draft, client.Object) (news bool)
+	// known reports whether the store has this version of an object already, because a loop wrote it. nil: look at every version. It is
+	// for kinds without a tag.
 	known func(*cluster.Draft, metav1.Object) bool
-	// remove undoes put. Of the object only the name and what tag said are left.
+	// remove undoes put. It gets only the name of the object and its tag.
 	remove func(*cluster.Draft, removed)
-	// tag is what remove needs besides the name. nil: nothing.
+	// tag returns what remove needs besides the name. nil: nothing.
 	tag func(client.Object) string
-	// optional kinds may be unknown to the API server, or closed to us from the start. They count as empty then.
+	// optional kinds may be unknown to the API server, or forbidden to us from the start. They count as empty then.
 	optional bool
-	// minor kinds stop nothing when they are no longer read: they make a plan nicer, and not a node safe to remove.
+	// minor kinds stop no loop if they can no longer be read: they improve plans, but no decision is unsafe without them.
 	minor bool
-	// devices kinds stop only what has to do with devices.
+	// devices kinds stop only plans for pods with resource claims if they can no longer be read.
 	devices bool
 }
 
@@ -79,17 +80,17 @@ type feed struct {
 	store  *cluster.Store
 	listed func() // called after each complete list, and when an optional kind cannot be read
 
-	ear    watchhealth.Ear
+	ear    watchhealth.Ear                  // whether the feed works
 	seen   bool                             // a list was complete once
-	have   map[types.NamespacedName]*string // the tag, nil without one: there may be many pods
-	broken map[types.NamespacedName]bool
+	have   map[types.NamespacedName]*string // objects in the store, with their tags. nil: no tag, which saves memory for many pods
+	broken map[types.NamespacedName]bool    // objects that cannot be read
 }
 
-// run lists and watches until ctx ends. A watch that fails is taken up where it was; only when the API server no longer
-// knows that place is everything listed again.
+// run lists and watches until ctx ends. A watch that fails is continued from its last version. Only if the API server no longer knows
+// that version, everything is listed again.
 func (f *feed) run(ctx context.Context) error {
 	f.have, f.broken = map[types.NamespacedName]*string{}, map[types.NamespacedName]bool{}
-	f.ear.Hear() // from now on it is waited for
+	f.ear.Hear() // the time without an answer counts from now
 	version, wait := "", leastWait
 	for {
 		next, err := f.once(ctx, version)
@@ -133,8 +134,8 @@ func (f *feed) once(ctx context.Context, version string) (string, error) {
 	return f.watch(ctx, version)
 }
 
-// absent reports whether the API server does not know the kind, or has always kept it from us. What was taken from us later is still
-// there, and stays known.
+// absent reports whether the API server does not know the kind, or has forbidden it from the start. If it is forbidden later, the objects
+// still exist, and stay in the store.
 func (f *feed) absent(err error) bool {
 	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !f.seen
 }
@@ -142,7 +143,7 @@ func (f *feed) absent(err error) bool {
 // errStartOver says that the API server no longer knows the version from which we would go on.
 var errStartOver = errors.New("watch has to start over")
 
-// list reads everything, page by page, and returns the version from which to watch.
+// list reads all objects, page by page, into the store, removes those that no longer exist, and returns the version from which to watch.
 func (f *feed) list(ctx context.Context) (version string, err error) {
 	seen := map[types.NamespacedName]bool{}
 	for token := ""; ; {
@@ -184,7 +185,7 @@ func (f *feed) page(ctx context.Context, token string) (runtime.Object, error) {
 	return f.source.List(ctx, metav1.ListOptions{Limit: pageSize, Continue: token})
 }
 
-// forgetAllBut removes what a complete list did not hold.
+// forgetAllBut removes from the store all objects that are not in seen. With nil it removes all.
 func (f *feed) forgetAllBut(seen map[types.NamespacedName]bool) {
 	f.store.Update(func(d *cluster.Draft) {
 		for name := range f.have {
@@ -213,12 +214,12 @@ func (f *feed) watch(ctx context.Context, version string) (string, error) {
 	}
 	defer w.Stop()
 	began := time.Now()
-	stands := time.After(standing)
+	works := time.After(standing)
 	for got := false; ; got = true {
 		select {
 		case <-ctx.Done():
 			return version, fmt.Errorf("the watch did not end: %w", ctx.Err())
-		case <-stands:
+		case <-works:
 			f.ear.Hear()
 		case e, ok := <-w.ResultChan():
 			if !ok && !got && time.Since(began) < time.Second {
@@ -235,7 +236,7 @@ func (f *feed) watch(ctx context.Context, version string) (string, error) {
 	}
 }
 
-// forgotten turns the answer of a server that no longer knows our version into errStartOver.
+// forgotten returns errStartOver if the server no longer knows the version from which to watch, else err.
 func forgotten(err error) error {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return errStartOver
@@ -243,7 +244,7 @@ func forgotten(err error) error {
 	return err
 }
 
-// follow applies an event and those that wait behind it, and returns the version reached.
+// follow applies an event and those that wait behind it (up to together) in one update of the store, and returns the version reached.
 func (f *feed) follow(ctx context.Context, version string, first apiwatch.Event, more <-chan apiwatch.Event) (string, error) {
 	var err error
 	f.store.Observe(func(d *cluster.Draft) (news bool) {
@@ -287,7 +288,8 @@ func (f *feed) event(ctx context.Context, d *cluster.Draft, version string, e ap
 	return o.GetResourceVersion(), news, nil
 }
 
-// apply puts an object into the store. An object that cannot be read is named there instead, and what was known of it stays.
+// apply puts an object into the store. If the object cannot be read, apply notes that in the store, and an earlier version of the
+// object stays.
 func (f *feed) apply(ctx context.Context, d *cluster.Draft, raw runtime.Object) (name types.NamespacedName, news bool) {
 	acc, err := meta.Accessor(raw)
 	if err != nil {
@@ -313,7 +315,7 @@ func (f *feed) apply(ctx context.Context, d *cluster.Draft, raw runtime.Object) 
 	return name, news
 }
 
-// try reads an object and puts it. A panic of either is an error of that object.
+// try reads an object and puts it into the store. A panic becomes an error.
 func (f *feed) try(d *cluster.Draft, acc metav1.Object, raw runtime.Object) (tag *string, news bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {

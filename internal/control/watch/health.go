@@ -15,13 +15,13 @@ import (
 // judgeEvery is how often the feeds are looked at.
 const judgeEvery = 5 * time.Second
 
-// An Ear is the feed of a provider of a kind, as judged here.
+// An Ear is the health of a feed of a kind that a provider reads itself.
 type Ear struct {
 	Kind string
 	*watchhealth.Ear
 }
 
-// judge tells the store which feeds have failed, until ctx ends.
+// judge writes into the store which feeds have failed, until ctx ends.
 func (w *Watch) judge(ctx context.Context) {
 	var told []cluster.FailedFeed
 	for sleep.For(ctx, judgeEvery) {
@@ -35,7 +35,7 @@ func (w *Watch) judge(ctx context.Context) {
 	}
 }
 
-// failed are the feeds that decisions need and that do not work, by name.
+// failed returns the feeds that do not work and that decisions need (which are not minor), sorted by kind.
 func (w *Watch) failed() []cluster.FailedFeed {
 	var out []cluster.FailedFeed
 	for _, f := range w.feeds {
@@ -55,6 +55,7 @@ func (w *Watch) failed() []cluster.FailedFeed {
 	return out
 }
 
+// logFailed logs which feeds have failed, and which work again.
 func logFailed(ctx context.Context, was, is []cluster.FailedFeed) {
 	among := func(all []cluster.FailedFeed, kind string) bool {
 		return slices.ContainsFunc(all, func(f cluster.FailedFeed) bool { return f.Kind == kind })

@@ -25,23 +25,24 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// served is a kind and where it is read.
+// served is a kind, and the source that it is read from.
 type served struct {
 	kind
 	source func(API) source
 }
 
-// typed reads a kind of Kubernetes itself. list makes an empty list of it.
+// typed returns the source of a kind of Kubernetes itself. list makes an empty list of it.
 func typed(list func() client.ObjectList) func(API) source {
 	return func(api API) source { return server{api.Client, list} }
 }
 
-// untyped reads a kind of custom resources.
+// untyped returns the source of a kind of custom resources.
 func untyped(gvk schema.GroupVersionKind) func(API) source {
 	return func(api API) source { return rawServer{api.REST, api.Client.RESTMapper(), gvk} }
 }
 
-// builtin are the kinds of Kubernetes itself. Pods come last: by then the nodes are there, and names can be shared.
+// builtin returns the kinds of Kubernetes itself that are always read. Pods come last, so that their nodes are mostly in the store before
+// them, and strings can be shared.
 func builtin() []served {
 	return []served{
 		nodes(),
@@ -53,10 +54,10 @@ func builtin() []served {
 		scoped("PersistentVolumeClaim", func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} }, cluster.PVCs),
 		named("PersistentVolume", func() client.ObjectList { return &corev1.PersistentVolumeList{} }, cluster.PVs),
 		named("StorageClass", func() client.ObjectList { return &storagev1.StorageClassList{} }, cluster.StorageClasses),
-		// Without them every node counts as having every driver.
+		// Without CSIDrivers every node counts as having every driver.
 		minor(optional(named("CSIDriver", func() client.ObjectList { return &storagev1.CSIDriverList{} }, cluster.CSIDrivers))),
 		named("Namespace", func() client.ObjectList { return &corev1.NamespaceList{} }, cluster.Namespaces),
-		// The chart does not grant these: a pod says its priority itself.
+		// The chart does not grant PriorityClasses: pods have their priority in their spec.
 		minor(optional(named("PriorityClass", func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
 			cluster.PriorityClasses))),
 		attachments(),
@@ -74,12 +75,12 @@ func minor(l served) served {
 	return l
 }
 
-// object is a kind of which the store keeps the objects themselves.
+// object returns a kind of which the store keeps the objects themselves.
 func object[O client.Object](name string, list func() client.ObjectList, put func(*cluster.Draft, O),
 	remove func(*cluster.Draft, removed)) served {
 	return served{kind{
 		name: name,
-		// A page of a list is one array. Copies let go of it.
+		// A page of a list is one array. An object is copied, so that it does not keep the whole page in memory.
 		read: func(o runtime.Object) (client.Object, error) {
 			c, ok := o.DeepCopyObject().(O)
 			if !ok {
@@ -93,17 +94,17 @@ func object[O client.Object](name string, list func() client.ObjectList, put fun
 	}, typed(list)}
 }
 
-// scoped is a kind of objects in namespaces that the store keeps as they come.
+// scoped returns a kind of objects in namespaces that the store keeps unchanged.
 func scoped[O client.Object](name string, list func() client.ObjectList, k cluster.Scoped[O]) served {
 	return object(name, list, k.Put, func(d *cluster.Draft, r removed) { k.Delete(d, r.Namespace, r.Name) })
 }
 
-// named is a kind of objects of the whole cluster that the store keeps as they come.
+// named returns a kind of objects without a namespace that the store keeps unchanged.
 func named[O client.Object](name string, list func() client.ObjectList, k cluster.Named[O]) served {
 	return object(name, list, k.Put, func(d *cluster.Draft, r removed) { k.Delete(d, r.Name) })
 }
 
-// nodes of which only the heartbeat differs are no news. The store copies what it keeps of them.
+// nodes returns the kind Node. A Node of which only the heartbeat differs is not news. The store copies what it keeps of Nodes.
 func nodes() served {
 	return served{kind{
 		name:   "Node",
@@ -120,6 +121,7 @@ func pods() served {
 	}, typed(func() client.ObjectList { return &corev1.PodList{} })}
 }
 
+// attachments returns the kind VolumeAttachment. The store keeps attachments by the name of their node, which is the tag.
 func attachments() served {
 	l := object("VolumeAttachment", func() client.ObjectList { return &storagev1.VolumeAttachmentList{} },
 		cluster.Attachments.Put,
@@ -128,7 +130,7 @@ func attachments() served {
 	return l
 }
 
-// owners are the kinds whose pod selectors default spread constraints need. The chart grants them where there are such constraints.
+// owners returns the kinds whose pod selectors default spread constraints need. The chart grants them if there are such constraints.
 func owners() []served {
 	return []served{
 		minor(scoped("Service", func() client.ObjectList { return &corev1.ServiceList{} }, cluster.Services)),
@@ -143,6 +145,7 @@ func owners() []served {
 	}
 }
 
+// owner returns a kind of which the store keeps only the pod selector, by UID.
 func owner[O client.Object](name string, list func() client.ObjectList, selector func(O) *metav1.LabelSelector) served {
 	return minor(served{kind{
 		name: name,
@@ -155,7 +158,7 @@ func owner[O client.Object](name string, list func() client.ObjectList, selector
 	}, typed(list)})
 }
 
-// own are Karpenter's kinds.
+// own returns Karpenter's kinds that are always read.
 func own() []served {
 	claims := custom("NodeClaim", v1.GroupVersion.WithKind("NodeClaim"), (*cluster.Draft).PutClaim,
 		func(d *cluster.Draft, r removed) { d.DeleteClaim(r.Name) })
@@ -164,7 +167,7 @@ func own() []served {
 		custom("NodePool", v1.GroupVersion.WithKind("NodePool"), news(cluster.Pools.Put),
 			func(d *cluster.Draft, r removed) { cluster.Pools.Delete(d, r.Name) }),
 		claims,
-		// Without them nothing is approved, and everything else goes on.
+		// Without DisruptionPlans no step can be approved, and everything else goes on.
 		optional(minor(custom("DisruptionPlan", v1alpha1.GroupVersion.WithKind("DisruptionPlan"), news((*cluster.Draft).PutDisruptionPlan),
 			func(d *cluster.Draft, r removed) { d.DeleteDisruptionPlan(r.Name) }))),
 	}
@@ -182,15 +185,15 @@ func commitments() served {
 		func(d *cluster.Draft, r removed) { cluster.Commitments.Delete(d, r.Name) })))
 }
 
-// rollouts are read where the gate RolloutPolicies is on. A server that does not have the kind has no policies; where they cannot be read
-// any more, nothing is disrupted.
+// rollouts are read if the gate RolloutPolicies is on. A server without the kind has no policies. If they can no longer be read,
+// nothing is disrupted.
 func rollouts() served {
 	return optional(custom("RolloutPolicy", v1alpha1.GroupVersion.WithKind("RolloutPolicy"), news(cluster.Rollouts.Put),
 		func(d *cluster.Draft, r removed) { cluster.Rollouts.Delete(d, r.Name) }))
 }
 
-// buffers are read where the gate CapacityBuffer is on, with the templates that give their pods a shape. Without
-// them room stays as it was.
+// buffers are read if the gate CapacityBuffer is on, with the PodTemplates that define their pods. If they can no longer be read, the
+// room that is kept stays the same.
 func buffers() []served {
 	return []served{
 		minor(scoped("PodTemplate", func() client.ObjectList { return &corev1.PodTemplateList{} }, cluster.PodTemplates)),
@@ -200,8 +203,8 @@ func buffers() []served {
 	}
 }
 
-// announcing are the kinds that announce pods, read with foresight, where they are served and allowed. Loops look at them in their own
-// time: a change of their status is no news.
+// announcing are the kinds that announce pods, for foresight, if the server has them and allows to read them. Their changes are not news,
+// because the loops that use them look often enough.
 func announcing() []served {
 	quiet := func(l served) served {
 		put := l.put
@@ -225,6 +228,7 @@ func quotas() served {
 		func(d *cluster.Draft, r removed) { cluster.Quotas.Delete(d, r.Name) }))
 }
 
+// ofDevices makes a kind optional, and needed only for plans with resource claims.
 func ofDevices(l served) served {
 	l.optional, l.devices = true, true
 	return l
@@ -243,8 +247,9 @@ func devices() []served {
 	}
 }
 
-// taintRules are read in each version that the server serves: an object that comes twice is the same. Rules of Kubernetes 1.34 may select
-// devices in a way that later versions do not know. Nothing is left then to select by, and the rule is left out.
+// taintRules returns the kind DeviceTaintRule in one version. All versions that the server serves are read; an object that is read
+// twice is the same. A rule of Kubernetes 1.34 (v1alpha3) may select devices in a way that later versions do not know. Its selector is
+// empty or nil after decoding then, and the rule is left out.
 func taintRules(version schema.GroupVersion) served {
 	return ofDevices(custom("DeviceTaintRule "+version.Version, version.WithKind("DeviceTaintRule"),
 		func(d *cluster.Draft, r *resourcev1beta2.DeviceTaintRule) bool {
@@ -256,6 +261,7 @@ func taintRules(version schema.GroupVersion) served {
 		}, func(d *cluster.Draft, r removed) { cluster.DeviceTaintRules.Delete(d, r.Name) }))
 }
 
+// custom returns a kind of custom resources, which are decoded into a T.
 func custom[T any, P interface {
 	*T
 	client.Object
@@ -275,7 +281,7 @@ func custom[T any, P interface {
 	}, untyped(gvk)}
 }
 
-// news puts what deserves a look whenever it comes.
+// news returns a put function for which every object is news.
 func news[P client.Object](put func(*cluster.Draft, P)) func(*cluster.Draft, P) bool {
 	return func(d *cluster.Draft, o P) bool { put(d, o); return true }
 }
@@ -288,7 +294,7 @@ func decode(raw runtime.Object, o client.Object) error {
 	return r.decode(o)
 }
 
-// nodeClass is a provider's kind of node class.
+// nodeClass returns a provider's kind of node class. The store keeps only what all node classes have in common.
 func nodeClass(gvk schema.GroupVersionKind) served {
 	ref := func(name string) v1.NodeClassReference {
 		return v1.NodeClassReference{Group: gvk.Group, Kind: gvk.Kind, Name: name}
@@ -323,6 +329,7 @@ func (o *classObject) DeepCopyObject() runtime.Object {
 	return &c
 }
 
+// class returns the row of a node class.
 func (o *classObject) class(kind schema.GroupKind) *cluster.NodeClass {
 	c := &cluster.NodeClass{
 		Group: kind.Group, Kind: kind.Kind, Name: o.Name, UID: o.UID,

@@ -21,9 +21,9 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
-// rawServer reads a kind of custom resources as the API server sends it. Of each object only the head is decoded;
-// the rest is left to the function that wants it. So an object that cannot be decoded does not end the watch, and
-// an object that we wrote ourselves costs nothing.
+// rawServer reads a kind of custom resources from the API server. Of each object it decodes only the head; kind.read decodes the rest.
+// So an object that cannot be decoded does not end the watch, and an object that a loop wrote itself (kind.known) is not decoded at
+// all.
 type rawServer struct {
 	rest   rest.Interface
 	mapper meta.RESTMapper
@@ -43,7 +43,7 @@ type rawList struct {
 	Items           []rawObject `json:"items"`
 }
 
-// head is what is read of every object.
+// head is the part of an object that is always decoded.
 type head struct {
 	Metadata struct {
 		Name            string    `json:"name"`
@@ -72,7 +72,7 @@ func (o *rawObject) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// unmarshal decodes an object, in little time whatever its numbers are.
+// unmarshal decodes an object. It refuses an object with a number that would take long to parse (package bounded).
 func unmarshal(object []byte, to any) error {
 	if err := bounded.JSON(object); err != nil {
 		return err
@@ -92,6 +92,7 @@ func (l *rawList) DeepCopyObject() runtime.Object {
 	return &c
 }
 
+// get returns the request for a list of the kind.
 func (s rawServer) get(o metav1.ListOptions) (*rest.Request, error) {
 	m, err := s.mapper.RESTMapping(s.gvk.GroupKind(), s.gvk.Version)
 	if err != nil {
@@ -163,7 +164,7 @@ func (d *eventDecoder) Close() { d.body.Close() }
 func (d *eventDecoder) Decode() (apiwatch.EventType, runtime.Object, error) {
 	line, err := d.lines.ReadBytes('\n')
 	if err != nil {
-		return "", nil, err // of a line that was cut off nothing can be used
+		return "", nil, err // a line that was cut off cannot be used
 	}
 	var e struct {
 		Type   apiwatch.EventType `json:"type"`

@@ -36,9 +36,9 @@ type Settings struct {
 	Announcing bool
 	// Quotas are needed with the feature gate CapacityQuota.
 	Quotas bool
-	// Devices are needed where resource claims are planned for.
+	// Devices are needed if resource claims are planned for.
 	Devices bool
-	// Others are what the provider follows itself. Decisions need it as much as what is read here.
+	// Others are the feeds that the provider reads itself. If one of them fails, decisions stop as for a feed of this package.
 	Others []Ear
 }
 
@@ -126,7 +126,7 @@ func (w *Watch) Missing() ([]string, time.Duration) {
 }
 
 const (
-	// patience is how long the first lists may take before it is said aloud, and nag how often it is said again.
+	// patience is how long the first lists may take before an error is logged, and nag how often it is logged again.
 	patience = 30 * time.Second
 	nag      = 10 * time.Second
 )
@@ -172,7 +172,7 @@ func (s server) Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Inter
 	return s.client.Watch(ctx, s.list(), raw(o))
 }
 
-// raw hands list options on. Limit and Continue have to stand where the client looks for them.
+// raw converts list options for the client. Limit and Continue are set twice, because the client reads its own fields for these.
 func raw(o metav1.ListOptions) *client.ListOptions {
 	return &client.ListOptions{Limit: o.Limit, Continue: o.Continue, Raw: &o}
 }

@@ -1,8 +1,8 @@
 // Package workqueue runs a step for each of many objects, when the object changed or when its time has come.
 //
-// It is the engine of the loops that look after single objects. An object's version is made of row pointers, so looking for
-// what changed costs a comparison each. Steps of different keys run at the same time, steps of one key never do. A
-// step that fails is repeated, later and later; a step that panics fails only its own key.
+// Loops that look after single objects are built on it. The version of an object consists of row pointers, so that a change is found by
+// one comparison. Steps of different keys run at the same time, steps of one key never do. A step that fails is repeated with
+// exponential backoff; a step that panics fails only for its own key.
 package workqueue
 
 import (
@@ -28,8 +28,8 @@ type Work[V comparable] struct {
 	Workers int
 	// Rows yields every key with its version.
 	Rows func(*cluster.Snapshot) iter.Seq2[string, V]
-	// Step does what one key needs, looking at a snapshot that is at least as new as the version that called for it. It
-	// returns when to look again if nothing changes; zero means never.
+	// Step does what one key needs. Its snapshot is at least as new as the version for which it is called. It returns when to look
+	// again if nothing changes; zero means never.
 	Step func(ctx context.Context, snap *cluster.Snapshot, key string) (again time.Time, err error)
 	// Forget is called when a key is no longer there. It may be nil.
 	Forget func(key string)
@@ -57,26 +57,28 @@ func (w Work[V]) Run(ctx context.Context, source Source) error {
 	return nil
 }
 
+// A run is the state of a Work that runs. Only the goroutine of loop uses it; steps send their results to done.
 type run[V comparable] struct {
 	Work[V]
 	watched *telemetry.Loop
 	source  Source
 	states  map[string]*state[V]
 	ready   []string // to be started as soon as a worker is free
-	due     dueHeap
-	running int
+	due     dueHeap  // times at which keys are looked at again; entries of keys that are due at another time by now are ignored
+	running int      // steps
 	done    chan result
-	round   uint64
+	round   uint64 // number of scans
 }
 
+// A state is what is known of one key.
 type state[V comparable] struct {
 	version  V
 	round    uint64 // in which it was last seen
 	running  bool
 	called   time.Time // when it was put into ready
-	queued   bool      // in ready
-	changed  bool      // while running
-	due      time.Time // zero for never
+	queued   bool      // it is in ready
+	changed  bool      // its version changed while its step was running
+	due      time.Time // when it is looked at again, zero for never
 	failures int
 }
 
@@ -86,6 +88,7 @@ type result struct {
 	err   error
 }
 
+// loop starts steps and handles their results until ctx ends. Steps may still run when it returns.
 func (r *run[V]) loop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -96,7 +99,7 @@ func (r *run[V]) loop(ctx context.Context) {
 		r.start(ctx)
 		r.watched.Waiting(len(r.ready))
 		if r.running < r.Workers {
-			r.watched.Beat() // else only a step that ends shows that there is life
+			r.watched.Beat() // with all workers busy, only the end of a step shows the liveness check that the loop works
 		}
 		timer.Reset(r.untilDue())
 		select {
@@ -112,14 +115,14 @@ func (r *run[V]) loop(ctx context.Context) {
 	}
 }
 
-// look scans a snapshot. A scan that fails costs its news, which the next one has as well.
+// look scans a snapshot. If the scan panics, the next scan finds the same changes.
 func (r *run[V]) look(snap *cluster.Snapshot) {
 	var err error // a bug, which is reported where it is caught
 	defer bug.Catch(&err, "looking for news for "+r.Name)
 	r.scan(snap)
 }
 
-// scan looks for keys that are new, changed or gone.
+// scan puts keys that are new or changed into ready, and forgets keys that are gone.
 func (r *run[V]) scan(snap *cluster.Snapshot) {
 	r.round++
 	for key, version := range r.Rows(snap) {
@@ -148,6 +151,7 @@ func (r *run[V]) forget(key string) {
 	}
 }
 
+// call puts a key into ready, unless it is there already. If its step is running, finish calls again.
 func (r *run[V]) call(key string, s *state[V]) {
 	switch {
 	case s.running:
@@ -159,6 +163,7 @@ func (r *run[V]) call(key string, s *state[V]) {
 	}
 }
 
+// wakeDue puts the keys into ready whose time has come.
 func (r *run[V]) wakeDue(now time.Time) {
 	for len(r.due) > 0 && !r.due[0].at.After(now) {
 		d := heap.Pop(&r.due).(dueKey)
@@ -169,9 +174,10 @@ func (r *run[V]) wakeDue(now time.Time) {
 	}
 }
 
-// longestWait is how long the loop waits at most. The liveness check must see that it lives.
+// longestWait is how long the loop waits at most, so that the liveness check sees that it works.
 const longestWait = time.Minute
 
+// untilDue returns how long to wait for the next key that is due.
 func (r *run[V]) untilDue() time.Duration {
 	if len(r.due) == 0 {
 		return longestWait
@@ -179,6 +185,7 @@ func (r *run[V]) untilDue() time.Duration {
 	return min(longestWait, time.Until(r.due[0].at))
 }
 
+// start starts steps for ready keys while workers are free.
 func (r *run[V]) start(ctx context.Context) {
 	if r.running >= r.Workers || len(r.ready) == 0 {
 		return
@@ -198,6 +205,7 @@ func (r *run[V]) start(ctx context.Context) {
 	}
 }
 
+// step runs the step of one key and logs its error.
 func (r *run[V]) step(ctx context.Context, snap *cluster.Snapshot, key string) result {
 	again, err := r.turn(ctx, snap, key)
 	if err != nil && ctx.Err() == nil {
@@ -206,6 +214,7 @@ func (r *run[V]) step(ctx context.Context, snap *cluster.Snapshot, key string) r
 	return result{key, again, err}
 }
 
+// turn calls Step inside of a watched turn, which counts it and turns a panic into an error.
 func (r *run[V]) turn(ctx context.Context, snap *cluster.Snapshot, key string) (again time.Time, err error) {
 	turn, ctx := r.watched.Begin(ctx, "step of "+key)
 	defer turn.End(&err)
@@ -214,6 +223,8 @@ func (r *run[V]) turn(ctx context.Context, snap *cluster.Snapshot, key string) (
 	return again, err
 }
 
+// finish handles the result of a step: it calls the key again if it has changed meanwhile, plans a retry after an error, or the next look
+// that the step asked for.
 func (r *run[V]) finish(ctx context.Context, res result) {
 	r.running--
 	s := r.states[res.key]
@@ -236,6 +247,7 @@ func (r *run[V]) finish(ctx context.Context, res result) {
 	}
 }
 
+// backoff returns the wait after a failure, twice as long each time, and counts the failure.
 func (r *run[V]) backoff(s *state[V]) time.Duration {
 	wait := r.MinWait << min(s.failures, 20)
 	if wait <= 0 || wait > r.MaxWait {
@@ -245,6 +257,7 @@ func (r *run[V]) backoff(s *state[V]) time.Duration {
 	return wait
 }
 
+// wake makes a key due at a time.
 func (r *run[V]) wake(key string, s *state[V], at time.Time) {
 	s.due = at
 	heap.Push(&r.due, dueKey{key, at})

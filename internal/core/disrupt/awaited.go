@@ -12,20 +12,19 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// awaited holds the pods that are on their way to their seats and have constraints, to find which running pods must not go before they
-// have arrived.
+// awaited holds the pods that are on their way to their seats and have constraints. It finds the running pods that must stay until these
+// pods have arrived.
 //
-// A seat is where its pod may be as long as those that its constraints count stay where they are. The engine sees
-// to it that no pod comes that would be in the way, since it counts seats like pods. What it cannot see is that a
-// pod must not go: a seat is not asked for again.
+// A seat meets the constraints of its pod only while the pods that they count stay where they are. The engine counts seats like pods, so
+// it plans no pod that would be in the way. But it does not check a seat again, so it does not notice when a pod goes that a seat needs.
 type awaited struct {
 	terms constraints
-	by    map[cohort][]*cluster.Node // the nodes of their seats
-	known map[cohort][]wait          // waitsFor, by the cohort of running pods
+	by    map[cohort][]*cluster.Node // awaited pods by cohort, with the nodes of their seats
+	known map[cohort][]wait          // results of waitsFor, by the cohort of running pods
 	snap  *cluster.Snapshot
 }
 
-// A wait is for the pods that a constraint counts, where it is about a domain.
+// A wait is a constraint of awaited pods, with the nodes on which these have their seats.
 type wait struct {
 	constraint
 	at []*cluster.Node
@@ -43,8 +42,8 @@ func awaitedOf(snap *cluster.Snapshot, now time.Time) *awaited {
 	return a
 }
 
-// looksFor reports whether a pod on its way counts on a running pod where that is. A spread is upset by each pod
-// that comes or goes. Affinity wants a pod to be in the domain.
+// looksFor reports whether some awaited pod needs the running pod p to stay on its node. Each counted pod that goes changes a spread.
+// Affinity needs p only if p may be in the domain of a seat.
 func (a *awaited) looksFor(p *cluster.Pod, on *cluster.Node) bool {
 	if len(a.by) == 0 {
 		return false
@@ -60,8 +59,9 @@ func (a *awaited) looksFor(p *cluster.Pod, on *cluster.Node) bool {
 	})
 }
 
-// waitsFor lists the waits for pods of a cohort. Those that spread by an equal constraint are no matter: wherever
-// they go, it sees to that. Nearness is another thing: until they have arrived there too, no pod is near.
+// waitsFor lists the constraints of awaited pods that count the pods of cohort c. A spread is left out if the pods of c have an equal
+// one: that keeps the spread even wherever they go. Affinity has no such exception: until the pods of c have arrived too, no pod is
+// near.
 func (a *awaited) waitsFor(c cohort) (out []wait) {
 	for by, at := range a.by {
 		for _, t := range a.terms.of(by.class) {
@@ -77,7 +77,8 @@ func (a *awaited) waitsFor(c cohort) (out []wait) {
 	return out
 }
 
-// mayShare reports whether a machine, which may not have been launched yet, could be in the domain of a node.
+// mayShare reports whether n could be in the same domain of a key as the node with. A machine that has not registered may not have the
+// label yet, and could then be in any domain.
 func mayShare(key string, n, with *cluster.Node) bool {
 	domain, ok := with.Labels()[key]
 	if may, known := n.Labels()[key]; ok && known {
@@ -86,8 +87,8 @@ func mayShare(key string, n, with *cluster.Node) bool {
 	return ok && !n.Registered()
 }
 
-// upsetBy reports whether a step may bring something into being that makes kube-scheduler refuse a pod on its way: a pod that a spread
-// counts where the awaited pod goes, or a domain that has no node yet and none of the pods.
+// upsetBy reports whether a step may make kube-scheduler refuse an awaited pod. It may if it puts a pod that a spread counts where the
+// awaited pod goes, or if it opens a node in a new domain: a domain without counted pods is the fewest that a spread compares with.
 func (a *awaited) upsetBy(step *Step) bool {
 	for by, at := range a.by {
 		for _, t := range a.terms.of(by.class) {
@@ -99,8 +100,8 @@ func (a *awaited) upsetBy(step *Step) bool {
 	return false
 }
 
-// crowdedBy reports whether a step puts pods that a spread counts into a domain where awaited pods of a cohort go. Pods that spread by an
-// equal constraint are no matter.
+// crowdedBy reports whether a step puts pods that spread t counts into a domain where awaited pods of cohort by go (at are their nodes).
+// Pods that have an equal spread do not matter.
 func (a *awaited) crowdedBy(step *Step, by cohort, t *constraint, at []*cluster.Node) bool {
 	counted := func(p *cluster.Pod) bool {
 		return p.Namespace == by.class.Namespace && t.counts(cohort{p.Class, p.Labels}) &&
@@ -122,7 +123,7 @@ func (a *awaited) crowdedBy(step *Step, by cohort, t *constraint, at []*cluster.
 	})
 }
 
-// opensNewDomain reports whether a step may open a node in a domain of a label in which there is no node so far.
+// opensNewDomain reports whether a step may open a node with a value of label key that no node has so far.
 func (a *awaited) opensNewDomain(step *Step, key string) bool {
 	if len(step.Open) == 0 {
 		return false
@@ -139,7 +140,7 @@ func (a *awaited) opensNewDomain(step *Step, key string) bool {
 	})
 }
 
-// mayBe returns what a label of a node that is opened may be, if its claim tells that.
+// mayBe returns the values that a label of an opening's node may have. told is false if the claim does not say.
 func mayBe(o *engine.Opening, key string) (values []string, told bool) {
 	switch key {
 	case corev1.LabelTopologyZone:

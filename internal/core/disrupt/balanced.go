@@ -8,22 +8,21 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// balance is k: a move of a pool with policy Balanced must save at least 1/k of what it disturbs, both taken as
-// parts of the whole pool.
+// balance is k: in a pool with policy Balanced, the saved part of the price must be at least 1/k of the moved part of the pods.
 const balance = 2
 
 // A PoolScore is the verdict of one pool with policy Balanced on a step.
 type PoolScore struct {
 	Pool                string
-	Score               float64
+	Score               float64 // Savings / Disruption
 	Savings, Disruption float64 // parts of the pool's price and of its pods, 0 to 1
 }
 
 // Approved reports whether the score is good enough.
 func (s PoolScore) Approved() bool { return s.Score >= 1.0/balance }
 
-// score judges a step for every pool with policy Balanced among its nodes. A saving across pools is split by
-// what each pool pays for the nodes that go.
+// score returns the score of a step for every pool with policy Balanced among its nodes, sorted by pool. A saving across pools is split
+// by the price of the nodes that each pool loses.
 //
 // Savings and disruption are parts of the pool, so a pool of ten nodes and one of a thousand are judged alike: to move half of the pods,
 // half of the money must be saved, divided by balance.
@@ -58,6 +57,7 @@ func (s *survey) score(step *Step) []PoolScore {
 	return out
 }
 
+// ratio is savings by disruption: 0 if nothing is saved, infinite if something is saved and nothing disturbed.
 func ratio(savings, disruption float64) float64 {
 	switch {
 	case savings <= 0:
@@ -68,7 +68,7 @@ func ratio(savings, disruption float64) float64 {
 	return savings / disruption
 }
 
-// approved reports whether every pool agrees.
+// approved reports whether the score of every pool is good enough.
 func approved(scores []PoolScore) bool {
 	return !slices.ContainsFunc(scores, func(s PoolScore) bool { return !s.Approved() })
 }

@@ -124,7 +124,7 @@ func BenchmarkPass(b *testing.B) {
 func mayMove(b testing.TB, f *fleet, w *World) (scratch, bound cloud.NanoUSD) {
 	movable, gone := []*cluster.Pod{}, map[string]bool{}
 	candidates := surveyOf(w).candidates()
-	movers, _ := movers(candidates)
+	movers, _ := moversOf(candidates)
 	for _, c := range movers {
 		movable, gone[c.Name()] = append(movable, c.Pods...), true
 	}
@@ -132,8 +132,8 @@ func mayMove(b testing.TB, f *fleet, w *World) (scratch, bound cloud.NanoUSD) {
 	return plan.Price, max(plan.ConfigBound, plan.VolumeBound)
 }
 
-// TestTargetNearBound holds the bar on the target of a pass. A smaller fleet would not do: what spreads begin in which zone shows only where there
-// are many of them.
+// TestTargetNearBound holds the bar on the target of a pass. A smaller fleet would not do: what spreads begin in which zone shows only
+// where there are many of them.
 func TestTargetNearBound(t *testing.T) {
 	f := large(t, 2000, 30000)
 	w := f.world()

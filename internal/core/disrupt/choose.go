@@ -8,15 +8,14 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// mostAtOnce bounds the nodes of one step: its openings must all be ready before any of its nodes goes, so a step of the
-// whole fleet would hang on its slowest machine.
+// mostAtOnce bounds the nodes of one step. All openings of a step must be ready before any of its nodes goes, so a step of the whole
+// fleet would wait for its slowest machine.
 const mostAtOnce = 100
 
-// A choice collects the steps of one pass: they share no node, none counts on room that another has promised or removes,
-// and together they fit what budgets let be planned for.
+// A choice collects the consolidation steps of one pass.
 //
-// Invariant: the steps taken are disjoint in what they remove, none removes what another places pods on, and the ledger has room for all
-// of them, each at its turn. take is the only place that adds one, and it checks exactly that; whatever finds steps needs not care.
+// Invariant: the steps share no node, none removes a node on which another places pods, and the ledger has room for all of them, now or
+// later. Only take adds steps, and it checks this, so the code that finds steps need not.
 type choice struct {
 	survey   *survey
 	whatIf   *whatIf
@@ -34,19 +33,18 @@ func (c *choice) pays(step *Step) bool {
 	return step.Gains().Dollars() >= c.perMove()*step.moves()
 }
 
-// perMove is what each pod that a step moves must save now, in dollars an hour.
+// perMove returns what a step must gain now for each pod that it moves, in dollars an hour.
 func (c *choice) perMove() float64 { return c.toll.at(c.distance()) }
 
-// distance is how much dearer the fleet is than its target, as a part of its price.
-//
-// It shrinks as steps are taken: each one makes the next a little harder to justify, and the last ones of a pass have to pay the full
-// toll, though the first were free.
+// distance returns how much dearer than its target the fleet will be after the steps taken so far, as a part of its price. It shrinks
+// with each step, so the toll may grow from nothing at the first step to its full amount at the last.
 func (c *choice) distance() float64 {
 	return float64(c.goal.before-c.goal.after-c.saved) / float64(max(1, c.goal.before))
 }
 
-// take adds a step, if it goes together with those that were taken. A step that can only wait for its turn has to
-// pay the full toll, however far the target is: a better one may be found until then.
+// take adds a step if it is worth its moves and goes together with the steps taken so far, and reports whether it did. It notes a step
+// that is not worth its moves. A step that budgets make wait has to pay the full toll (at distance 0), because a better one may be found
+// until its turn.
 func (c *choice) take(step *Step) bool {
 	for _, r := range step.Remove {
 		if c.gone[r.Name()] || c.promised[r.Name()] {
@@ -82,22 +80,21 @@ func (c *choice) take(step *Step) bool {
 	return true
 }
 
-// open reports whether a candidate can still be part of a step.
-//
-// It is asked before a question is, which costs a plan: if even the whole price of a node would not pay for moving its pods now, no answer
-// can.
-func (c *choice) open(r *Candidate) bool {
+// eligible reports whether a candidate can still be part of a step. It saves plans: if even the whole price of a node would not pay for
+// moving its pods, the engine need not be asked.
+func (c *choice) eligible(r *Candidate) bool {
 	hopeful := r.Price.Dollars() >= c.perMove()*r.moves() // no step saves more than the price of what goes
 	return hopeful && !c.gone[r.Name()] && !c.promised[r.Name()] && c.search.ledger.Left(r.Pool.Name, v1.DisruptionReasonUnderutilized) > 0
 }
 
-func (c *choice) openOnes(candidates []*Candidate) []*Candidate {
-	return slices.DeleteFunc(slices.Clone(candidates), func(r *Candidate) bool { return !c.open(r) })
+// allEligible returns a new list of the eligible candidates.
+func (c *choice) allEligible(candidates []*Candidate) []*Candidate {
+	return slices.DeleteFunc(slices.Clone(candidates), func(r *Candidate) bool { return !c.eligible(r) })
 }
 
-// try weighs the removal of some nodes beside what was taken already, takes what is worth it, and reports whether anything was.
-// Nodes of avoid get no pods, because they are to go as well. Many such questions are asked, so the engine's first answer has to do: for a
-// few nodes it is hardly ever bettered.
+// try asks what the removal of some nodes would save beside the steps taken so far, takes the steps that are worth it, and reports
+// whether there were any. Nodes of avoid get no pods, because they are to go as well. It uses the engine's first answer (FirstFit),
+// because many such questions are asked, and a longer search hardly ever finds a better answer for a few nodes.
 func (c *choice) try(remove []*Candidate, avoid map[string]bool) bool {
 	found := false
 	for _, step := range c.search.weigh(remove, engine.Question{Gone: c.gone, Closed: union(c.promised, avoid),
@@ -107,23 +104,22 @@ func (c *choice) try(remove []*Candidate, avoid map[string]bool) bool {
 	return found
 }
 
-// run searches for steps: those of the cheapest fleet that fit, then parts of the way there as large as budgets allow, then
-// whatever else is worth it, and at last single nodes from where the last pass stopped.
+// run searches for consolidation steps, and returns them with the target that it found. It changes m: where the next pass goes on, and
+// whether the fleet is recovering.
 //
-// It is a search in four widths. The target says how cheap the fleet could be at all; its steps are taken as they are where budgets allow.
-// Where they do not, because one step of the target is larger than what may go at a time, a part of it is looked for: the same doomed
-// nodes, in sets that fit, kept off each other so that none is emptied onto a node that goes tomorrow. Then sets of all nodes, which finds
-// what the target did not see. And at last one node at a time, which finds little in a fleet that is nearly right, but all that there is,
-// given time: where a pass stops, the next one goes on.
+// It searches in four widths:
+//  1. The steps that lead to the target, the cheapest fleet. Those that cannot be taken leave their nodes doomed.
+//  2. Sets of doomed nodes that fit the budgets. No pods are put on doomed nodes, since these go later.
+//  3. Sets of all candidates, which finds what the target did not.
+//  4. One node at a time, from where the last pass stopped.
 //
-// A pass that took all steps of its target and left none doomed needs none of the other widths: the fleet is going to be another one, and
-// whatever it still lacks is seen better then.
+// If all steps of the target were taken, the other widths are left out: the fleet is about to change, and is judged better afterwards.
 func (s *search) run(candidates []*Candidate, m *Memory) (steps []*Step, goal target) {
 	order, perPod := s.byWaste(candidates)
 	goal = s.target(order)
 	c := &choice{survey: s.survey, whatIf: s.whatIf, search: s, goal: goal, toll: s.tollOf(perPod, m),
 		gone: map[string]bool{}, promised: map[string]bool{}}
-	c.toll.look(c.distance())
+	c.toll.updateRecovering(c.distance())
 	m.recovering = c.toll.recovering
 
 	doomed := map[string]bool{}
@@ -148,23 +144,20 @@ func (s *search) run(candidates []*Candidate, m *Memory) (steps []*Step, goal ta
 	return c.steps, goal
 }
 
-// tollOf is the toll in this world, of pods that cost so much each.
-//
-// Rates are read once for a pass. What the pass itself moves does not speak against its later steps, because those were weighed against
-// the same fleet.
+// tollOf returns the toll of this pass, in which an average pod costs perPod dollars an hour. Rates are read once for a pass: what the
+// pass itself moves does not count against its later steps, because all of them are judged against the same fleet.
 func (s *search) tollOf(perPod float64, m *Memory) toll {
-	return toll{settings: s.survey.settings, perPod: perPod, rates: m.churn.rates(s.survey.w.Snap, s.survey.w.Now),
+	return toll{settings: s.survey.settings, perPod: perPod, rates: m.churn.measure(s.survey.w.Snap, s.survey.w.Now),
 		recovering: m.recovering}
 }
 
-// windows walks candidates in sets as large as the budgets allow; a set that is worth nothing is tried again by halves.
+// windows tries candidates in sets (windows) as large as the budgets allow. If a set gives no step, its front half is tried, and so on:
+// candidates are sorted by waste, so the front half is the one more likely to pay. Nodes of avoid get no pods.
 //
-// Halving what does not pay finds the part that does, if the dearest come first: order is by waste, so the front half of a window is the
-// half more likely to be worth it. Half of all trials are kept for single nodes, or a large fleet would spend all of them on sets that it
-// cannot move.
+// Half of the trials are kept for single nodes. Otherwise a large fleet would spend all of them on sets that do not pay.
 func (c *choice) windows(candidates []*Candidate, avoid map[string]bool) {
-	left := c.openOnes(candidates)
-	for len(left) > 1 && c.search.trials < c.survey.settings.Trials/2 && !c.survey.w.ended() { // a set of one is the affair of singles
+	left := c.allEligible(candidates)
+	for len(left) > 1 && c.search.trials < c.survey.settings.Trials/2 && !c.survey.w.ended() { // singles tries sets of one
 		window := c.search.ledger.Fits(v1.DisruptionReasonUnderutilized, left)
 		window = window[:min(len(window), mostAtOnce)]
 		if len(window) < 2 {
@@ -175,18 +168,18 @@ func (c *choice) windows(candidates []*Candidate, avoid map[string]bool) {
 				break
 			}
 		}
-		// What lies before the end of the window and is not in it belongs to pools whose budgets are used up.
+		// Candidates before the end of the window that are not in it belong to pools whose budgets are used up: they are dropped too.
 		last := window[len(window)-1]
-		left = c.openOnes(slices.DeleteFunc(left[slices.Index(left, last)+1:],
+		left = c.allEligible(slices.DeleteFunc(left[slices.Index(left, last)+1:],
 			func(r *Candidate) bool { return slices.Contains(window, r) }))
 	}
 }
 
-// singles weighs candidates one at a time, from the one on that the last pass stopped at, and returns where to go on next time, "" once it
-// has come round to where the first of the passes that found nothing began.
+// singles tries candidates one at a time, beginning with the one at which the last pass stopped (m.resume). It returns the one at which
+// the next pass has to begin, or "" if all have been tried since a pass last found a step. m.weighed counts these; run sets it back to 0.
 //
-// How far it has come is counted and not read off the node at which it began: order is by waste, so nodes change places from pass to pass,
-// and the one at which it began may be gone. A node may be missed that way, and is met in the next round.
+// A count is used, and not the node at which the round began: candidates are sorted by waste, so they change places from pass to pass,
+// and that node may be gone. A node may be missed this way, and is tried in the next round.
 func (c *choice) singles(order []*Candidate, m *Memory) (resume string) {
 	start := max(0, slices.IndexFunc(order, func(r *Candidate) bool { return r.Name() == m.resume }))
 	for i := range len(order) - min(m.weighed, len(order)) {
@@ -195,7 +188,7 @@ func (c *choice) singles(order []*Candidate, m *Memory) (resume string) {
 			m.weighed += i
 			return r.Name()
 		}
-		if c.open(r) {
+		if c.eligible(r) {
 			c.try([]*Candidate{r}, nil)
 		}
 	}

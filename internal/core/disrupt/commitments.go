@@ -9,12 +9,12 @@ import (
 	"karpenter.sh/karpenter/internal/core/tariff"
 )
 
-// Where commitments cover machines, a node has no price of its own: its removal takes off the bill what the commitments do not cover
-// anew. A step is judged by the bill before and after it. It has to save with all commitments, and also without those that end
-// soon: no pod moves for them, and none is driven off them.
+// Where commitments cover machines, a node has no price of its own: when it goes, its commitment may cover another machine instead. So a
+// step is judged by the bill before and after it. It has to save with all commitments (Books.All) and also without those that end soon
+// (Books.Certain).
 
-// before returns what the removal of the nodes of a part takes off the bill, at least.
-func (s *search) before(p *part) cloud.NanoUSD {
+// leastSaved returns what the removal of the nodes of a part takes off the bill at least, by either of the books of commitments.
+func (s *search) leastSaved(p *part) cloud.NanoUSD {
 	books, list := s.survey.w.Commitments, p.price()
 	if books == nil {
 		return list
@@ -32,18 +32,20 @@ func (s *search) before(p *part) cloud.NanoUSD {
 	return max(least, 0)
 }
 
-// saved returns what the bill falls by when some nodes go, whose price at list is given.
+// saved returns by how much the bill falls when the nodes of gone go; list is the sum of their list prices. For the nodes that the book
+// knows, the list price does not count: what counts is how the bill of all machines of the book changes.
 func saved(book *tariff.Book, gone map[string]bool, list cloud.NanoUSD) cloud.NanoUSD {
 	for name := range gone {
-		if l, covered := book.Machines[name]; covered {
+		if l, known := book.Machines[name]; known {
 			list -= l.PerHour
 		}
 	}
 	return list + cloud.NanoUSD(book.Reckon(book.Without(nil))-book.Reckon(book.Without(gone)))
 }
 
-// coveredWay returns how an opening is bought that commitments cover whole: as the type that was planned, for what it adds to the bill
-// beside others of the step. Another type might not be covered.
+// coveredWay returns the way to buy opening i of a step if commitments cover all of it, and whether they do. Only the planned type is
+// bought, because another one might not be covered. Its price is what it adds to the bill of the machines that stay and the covered
+// openings before it.
 func (s *search) coveredWay(step *Step, open []engine.Opening, i int) (way, bool) {
 	books := s.survey.w.Commitments
 	if books == nil || books.Certain == nil || open[i].Covered < 1 {
@@ -69,7 +71,7 @@ func (s *search) coveredWay(step *Step, open []engine.Opening, i int) (way, bool
 		options: []option{{it: g.it, prices: []cloud.NanoUSD{adds}, risks: []cloud.NanoUSD{0}, worst: adds}}}, true
 }
 
-// hourOf returns an opening as a machine on the bill.
+// hourOf returns the line of the bill for an hour of an opening.
 func hourOf(book *tariff.Book, o *engine.Opening) tariff.Line {
 	return book.Hour(o.Type, map[string]string{corev1.LabelTopologyZone: o.Zone}, int64(o.Price))
 }

@@ -65,7 +65,7 @@ func TestTheRestOfACommitmentCoversOthers(t *testing.T) {
 		}
 		return p
 	}
-	one, both := s.before(part("a")).Dollars(), s.before(part("a", "b")).Dollars()
+	one, both := s.leastSaved(part("a")).Dollars(), s.leastSaved(part("a", "b")).Dollars()
 	if one != 0.2 || both < 0.2 || both > 0.201 {
 		t.Errorf("one takes %v off the bill, both %v", one, both)
 	}

@@ -9,8 +9,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// movers splits the candidates of consolidation from those that it must leave, with the reason where it is worth telling.
-func movers(candidates []*Candidate) (out []*Candidate, notes []Refusal) {
+// moversOf returns the candidates that consolidation may remove (movers), and a refusal for each of the others for which consolidates
+// gives one. Nodes of static pools and nodes that are held by their pods are in neither list.
+func moversOf(candidates []*Candidate) (out []*Candidate, notes []Refusal) {
 	for _, c := range candidates {
 		if c.Static() || c.Held != nil {
 			continue
@@ -25,7 +26,8 @@ func movers(candidates []*Candidate) (out []*Candidate, notes []Refusal) {
 	return out, notes
 }
 
-// consolidates reports whether consolidation may remove a candidate, and if not why, where that is worth telling.
+// consolidates reports whether consolidation may remove a candidate, and if not, why. why is zero although ok is false for an empty node,
+// which another method removes, and for a node on which pods came or went within consolidateAfter.
 func consolidates(c *Candidate) (why Refusal, ok bool) {
 	no := func(code Code, name string) (Refusal, bool) {
 		return Refusal{Code: code, Reason: v1.DisruptionReasonUnderutilized, Name: name}.of(c), false
@@ -53,16 +55,16 @@ func consolidates(c *Candidate) (why Refusal, ok bool) {
 
 // search looks for the cheapest fleet in one pass.
 //
-// What a search learns of a node while it asks about others is kept: why it is not consolidated (notes), what its pods leave unpaid of
-// its price (wasted). That is what events say, and it has to be what was decided, so nothing is worked out again for telling it.
+// It keeps what it learns about nodes on the way: why a node is not consolidated (notes), and how much of its price is wasted. Events
+// report these, so that they say what was decided, and not what a second calculation finds.
 type search struct {
 	survey  *survey
 	whatIf  *whatIf
 	ledger  *ledger
 	notes   map[*Candidate]Refusal
 	indexes map[string]*priceIndex
-	stuck   []Refusal // drifted nodes whose pods have no place to go
-	trials  int
+	stuck   []Refusal              // nodes that should be replaced and have to stay, see hold
+	trials  int                    // questions asked so far
 	taken   entanglement           // of the steps of this pass
 	wasted  map[*Candidate]float64 // the part of the price, in dollars, that the pods are not worth
 	// rejected are moves that are worth their price, and that a pool with policy Balanced does not want.
@@ -73,23 +75,21 @@ func (s *survey) search() *search {
 	return &search{survey: s, whatIf: s.whatIf(), ledger: s.ledger(), notes: map[*Candidate]Refusal{}, indexes: map[string]*priceIndex{}}
 }
 
-// A target is the cheapest fleet that a pass found for everything that may move, whatever budgets allow now.
+// A target is the cheapest fleet that a pass found for everything that may move, without regard to budgets.
 //
-// It is both a compass and an estimate. after may be lower than what steps lead to, because steps have to be worth their moves one by one
-// and the cheapest fleet needs not be reachable that way; it is what the distance is measured to. saved is what the steps bring.
+// The steps may not lead all the way to it: each step has to save money by itself, and the cheapest fleet may not be reachable that way.
+// So before - saved, where the steps lead, may be more than after. The distance from the target is measured to after.
 type target struct {
-	before cloud.NanoUSD
-	after  cloud.NanoUSD // of the cheapest fleet, whether there are steps that lead all the way to it or not
-	steps  []*Step       // those that lead closest to it
-	saved  cloud.NanoUSD // by the steps
-	gained cloud.NanoUSD // by the steps, as decisions reckon
+	before cloud.NanoUSD // price of everything that may move
+	after  cloud.NanoUSD // price of the cheapest fleet
+	steps  []*Step       // the steps that lead closest to it
+	saved  cloud.NanoUSD // sum of Saves of the steps
+	gained cloud.NanoUSD // sum of Gains of the steps
 }
 
-// weigh asks what happens without the nodes and returns the steps that are worth it, best first. base carries what other steps
-// of this proposal have claimed already.
-//
-// Nodes that a pod came to or left a short while ago are closed to it: where something is going on, room that looks free is about to be
-// taken.
+// weigh asks the engine what happens without some nodes, and returns the steps of the answer that are worth it, best first. base holds
+// what other steps of this proposal have claimed already. Gated nodes get no pods: they go themselves, or pods came or went there a
+// short while ago, so that their free room may be about to be taken.
 func (s *search) weigh(remove []*Candidate, base engine.Question) []*Step {
 	s.trials++
 	base.Closed = union(base.Closed, s.whatIf.gated)
@@ -124,12 +124,10 @@ func (s *search) note(why Refusal, of ...*Candidate) {
 	}
 }
 
-// judge applies the price rules to a part and makes it a step, or says why not.
-//
-// Pools with policy Balanced have a say of their own beside prices: each compares what it would save, as a part of what it costs, with
-// what it would have moved, as a part of what it runs.
+// judge makes a step of a part of an answer if the price rules (buy) and the pools with policy Balanced (score) accept it. Otherwise it
+// returns nil and the reason. It keeps a step that only these pools refuse, to be counted (rejected).
 func (s *search) judge(p *part) (*Step, Refusal) {
-	step := &Step{Method: MultiNode, Reason: v1.DisruptionReasonUnderutilized, Remove: p.remove, Place: p.place, Before: s.before(p)}
+	step := &Step{Method: MultiNode, Reason: v1.DisruptionReasonUnderutilized, Remove: p.remove, Place: p.place, Before: s.leastSaved(p)}
 	if len(p.remove) == 1 {
 		step.Method = SingleNode
 	}
@@ -144,29 +142,28 @@ func (s *search) judge(p *part) (*Step, Refusal) {
 	return step, Refusal{}
 }
 
-// reject notes a move, once in a pass however often it is asked about.
+// reject notes a step that pools with policy Balanced do not want, once in a pass even if it is found again.
 func (s *search) reject(step *Step) {
 	if !slices.ContainsFunc(s.rejected, func(other *Step) bool { return other.ID() == step.ID() }) {
 		s.rejected = append(s.rejected, step)
 	}
 }
 
-// buy settles how each opening of a step is bought: all of them together save at least the minimum, what nodes cost
-// by themselves included, and whichever of the types that their claims list launch comes to choose, the bill gets
-// lower, or there are fewer nodes for no more.
+// buy decides how each opening of a step is bought, and sets the openings and prices of the step. It returns a refusal if no way of
+// buying saves enough, and the zero Refusal otherwise.
 //
-// A plan prices what it opens by what launch would most likely pay; a launch takes what there is. So a saving has to hold twice: as
-// expected, by the minimum, and at the worst, where no machine that the claim may become, together with the others, may cost more than
-// what went. The types of a claim are cut until that is true. Cutting takes choice away, which is what makes a launch succeed; therefore
-// what is left to spend is shared among the openings by their price, and all zones are kept unless one alone makes the difference.
+// A launch may choose any type that the claim lists, so a saving is checked twice. At the expected price the step must gain the minimum
+// (MinSaving). At the worst price the bill must fall, or be equal with fewer nodes. The types of each claim are cut until that is true.
+// A launch needs a choice of types to succeed, so what may be spent is shared among the openings by their price, and all zones are kept
+// unless one zone alone makes the difference.
 //
-// Spot is replaced by spot only with much to choose from. Each such move goes to the deepest and cheapest pool of the moment; with few
-// types each further move has fewer, until the fleet sits on the one type that is scarcest.
+// Spot is replaced by spot only if there are many types to choose from. Otherwise each such move would leave fewer types for the next
+// one, until the fleet is on the scarcest type.
 func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 	if len(open) == 0 {
 		return why
 	}
-	before := step.Before // as decisions reckon
+	before := step.Before // with the cost of interruptions
 	for _, c := range step.Remove {
 		before += c.Risk
 	}
@@ -190,7 +187,7 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 		}
 		ways[i], least = w, least+w.base()
 	}
-	fewer := len(open) < len(step.Remove) // then the same bill is a gain: there are fewer machines to be patched, watched and lost
+	fewer := len(open) < len(step.Remove) // then an equal bill is allowed: there are fewer machines to patch, to watch and to lose
 	if least > before || least == before && !fewer {
 		return s.nothingCheaper(skip, 1-float64(least)/float64(max(1, before)))
 	}
@@ -237,7 +234,8 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 	return why
 }
 
-// ownOf is what the nodes that a step makes fewer are reckoned to cost by themselves.
+// ownOf returns the own prices (Terms.OwnPrice: what a node costs beside its bill) of the removed nodes less those of the opened ones, at
+// least 0.
 func (s *search) ownOf(step *Step) (own cloud.NanoUSD) {
 	for _, c := range step.Remove {
 		own += s.survey.w.Terms.OwnPrice(c.Price)
@@ -252,7 +250,8 @@ func (s *search) ownOf(step *Step) (own cloud.NanoUSD) {
 	return max(own, 0)
 }
 
-// nothingCheaper says that the cheapest replacement saves too small a part of the price.
+// nothingCheaper is the refusal if the cheapest replacement saves too small a part of the price (saved). skip is the capacity type that
+// was left out, "" for none; then the refusal says that only spot would be cheaper.
 func (s *search) nothingCheaper(skip string, saved float64) Refusal {
 	if skip != "" {
 		return Refusal{Code: NothingButSpot}
@@ -269,9 +268,10 @@ func (s *search) pricesOf(pool string) *priceIndex {
 	return s.indexes[pool]
 }
 
-// removedPrices are the cheapest prices of what is removed, by its kind.
+// removedPrices has, for each kind of purchase, the lowest price of a removed node of that kind, with its risk.
 type removedPrices map[purchase]cloud.NanoUSD
 
+// removedPricesOf collects the prices of the nodes of a step.
 func removedPricesOf(remove []*Candidate) removedPrices {
 	out := removedPrices{}
 	for _, c := range remove {
@@ -282,11 +282,11 @@ func removedPricesOf(remove []*Candidate) removedPrices {
 	return out
 }
 
-// refuse drops replacements that are what is removed: replacing A, A and B by one B is removing two As and keeping B.
-// With one opening, whatever is not cheaper than the cheapest shared type is dropped too.
+// refuse drops replacements of the same type and capacity type as a removed node that are not cheaper: to replace A, A and B by one B is
+// to remove two As and keep B. With one opening, it also drops every type that is not cheaper than the cheapest such type.
 //
-// Without it a plan for two equal nodes that fit into one and a half would be to replace both by their like and a smaller one, moving all
-// pods to save what removing one and adding the smaller would save with half of them.
+// Example: the pods of two equal nodes need one and a half of them. Without this rule both would be replaced, by an equal node and a
+// smaller one. To remove only one and open the smaller one saves as much and moves half of the pods.
 func (r removedPrices) refuse(w way, openings int) way {
 	cheapest, shared := cloud.NanoUSD(0), false
 	for _, o := range w.options {
@@ -303,17 +303,14 @@ func (r removedPrices) refuse(w way, openings int) way {
 	})
 }
 
-// target looks for the cheapest fleet of everything that may move. Removing a node only to open its like is a detour,
-// so such nodes are kept and the rest is asked again; and the most wasteful half is tried for itself, because keeping good
-// nodes where they are leaves room that a plan from scratch would have to buy.
+// target looks for the cheapest fleet of everything that may move. order lists the candidates, the most wasteful first.
 //
-// The fleet planned from nothing is the lower bound of what can be had, but not the best that can be reached: it opens nodes that exist
-// already, only elsewhere. Each round keeps the nodes that the last answer would have bought again and asks about the rest; what is left
-// after some rounds are the nodes that are wrong, not those that are merely in another place. Halves, the most wasteful first, are asked
-// about for the same reason: nodes that stay have room, which costs nothing.
+// It first asks to replace all nodes at once. Such a plan opens nodes that are like nodes that exist. So each further round keeps these
+// nodes and asks about the rest, until only the nodes of the wrong kind are left. Then the same is done for the most wasteful half of the
+// nodes, for half of these, and so on: nodes that stay have free room, which costs nothing.
 //
-// The work is bounded by the pods that are asked about, four times all of them, so that a pass of a large fleet is a constant number of
-// plans.
+// The work is bounded by the number of pods asked about (about four times all of them), so that a pass of a large fleet makes a constant
+// number of full plans.
 func (s *search) target(order []*Candidate) target {
 	goal := target{}
 	for _, c := range order {
@@ -345,26 +342,26 @@ func (s *search) target(order []*Candidate) target {
 }
 
 const (
-	// askedPerPod and askedAnyway bound the pods that are asked about for a target: a plan from nothing, one of
-	// each half, and as much again for rounds. Small fleets may ask whatever they like.
+	// askedPerPod and askedAnyway bound the pods that are asked about for a target. All nodes and then each half are about twice the
+	// pods; further rounds may take as much again. askedAnyway lets small fleets ask more.
 	askedPerPod, askedAnyway = 4, 1000
-	// roundsOfTarget is how often what an answer leaves is asked about: unchanged, without the nodes that the first
-	// answer would buy again, and without those that the second would.
+	// roundsOfTarget is how many rounds are asked about one set: all of it, without the nodes that the first answer would buy again, and
+	// without those that the second would.
 	roundsOfTarget = 3
 )
 
-// couldSave is what the fleet of an answer costs less, whatever small steps lead to it; without moves from spot to spot where
-// the gate forbids them.
+// couldSave returns how much less the fleet of an answer costs, even if no step that leads there is worth it. Parts that only move from
+// spot to spot are left out where the feature gate forbids these moves.
 //
-// The distance to the target must not depend on whether steps to it happen to pay: a fleet whose every step is just too small would
-// otherwise look as if it had arrived.
+// The distance to the target is measured by it. If only steps that pay counted, a fleet in which every step is just too small would
+// look as if it had reached its target.
 func (s *search) couldSave(a answer) cloud.NanoUSD {
 	total := cloud.NanoUSD(0)
 	for i := range a.parts {
 		p := &a.parts[i]
-		dear := slices.ContainsFunc(p.remove, func(c *Candidate) bool { return !c.spot() })
+		otherThanSpot := slices.ContainsFunc(p.remove, func(c *Candidate) bool { return !c.spot() })
 		toSpot := slices.ContainsFunc(p.open, func(o engine.Opening) bool { return o.CapacityType == v1.CapacityTypeSpot })
-		if toSpot && !dear && !s.survey.settings.SpotToSpot {
+		if toSpot && !otherThanSpot && !s.survey.settings.SpotToSpot {
 			continue
 		}
 		total += p.price()
@@ -375,10 +372,8 @@ func (s *search) couldSave(a answer) cloud.NanoUSD {
 	return total
 }
 
-// better targets have steps that save more, or nearly as much while fewer pods move.
-//
-// Two targets that save about the same are distinguished by the pods they move: half a percent of the price is lost
-// in what prices do by themselves.
+// better reports whether the steps of t gain clearly more than those of than. If the gains are nearly equal, the steps that move fewer
+// pods are better; if these are equal too, or than has no steps, the larger gain decides.
 func (t target) better(than target) bool {
 	near := than.before / nearlyEqual
 	switch {
@@ -391,7 +386,8 @@ func (t target) better(than target) bool {
 	return a < b && len(t.steps) > 0 || a == b && t.gained > than.gained || len(than.steps) == 0 && t.gained > than.gained
 }
 
-// nearlyEqual says below which part of the price a saving does not decide between two targets: one in so many.
+// nearlyEqual is the divisor of the price below which a difference of gains counts as nearly equal: half a percent, since prices change
+// by as much without us.
 const nearlyEqual = 200
 
 func savedBy(steps []*Step) cloud.NanoUSD {
@@ -418,6 +414,7 @@ func movedBy(steps []*Step) int {
 	return n
 }
 
+// podsOf counts the pods and spares that have to be placed if the candidates go.
 func podsOf(candidates []*Candidate) int {
 	n := 0
 	for _, c := range candidates {
@@ -426,6 +423,7 @@ func podsOf(candidates []*Candidate) int {
 	return n
 }
 
+// namesOf makes a map key of a list of candidates.
 func namesOf(candidates []*Candidate) string {
 	names := make([]byte, 0, 32*len(candidates))
 	for _, c := range candidates {
@@ -434,10 +432,8 @@ func namesOf(candidates []*Candidate) string {
 	return string(names)
 }
 
-// withoutSame leaves out as many nodes of each type as the plan for removing them would open again: the least wasteful
-// ones, which stand last.
-//
-// Which of several equal nodes stay does not matter for the bill, so it is those that waste least: their pods are where they should be.
+// withoutSame returns the nodes of remove without as many of each type as the answer would open again. Of equal nodes the least wasteful,
+// which are last in remove, are left out, because their pods are where they should be. The bill is the same for each choice.
 func withoutSame(remove []*Candidate, answer answer) []*Candidate {
 	opened := map[purchase]int{}
 	for _, p := range answer.parts {
@@ -455,5 +451,5 @@ func withoutSame(remove []*Candidate, answer answer) []*Candidate {
 	return kept
 }
 
-// A purchase is what two nodes have in common that are bought alike. The zone is no part of it: a launch chooses that by itself.
+// A purchase is what nodes that are bought alike have in common. The zone is not part of it, because a launch chooses it.
 type purchase struct{ instanceType, capacityType string }

@@ -10,30 +10,25 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
-// Steps of one answer go together: the engine has placed all of their pods at once. A step of another answer is
-// planned without those that the first one moves, which are then neither where they were nor where they go.
-// Consolidation looks at each step again when those before it have begun, and sees their pods where they are going,
-// as far as that is a node that is ready. Steps of drift begin at once: what moves pods whose places depend on
-// those of another answer has to wait for the next pass.
-
-// entanglement finds steps that move pods whose places depend on pods of another answer of the pass. It is made for one pass.
+// entanglement finds steps that move pods whose places depend on pods of another answer of the same pass. Such steps have to wait for the
+// next pass. It is made for one pass.
 //
-// The engine's answer is a picture in which all of its steps are done. A second answer of the same pass starts from a picture in which the
-// first one's pods are nowhere, neither where they were nor where they will be; where a spread counts them, it counts too few. It is
-// enough to know whose places could depend on whose: labels and selectors say that without looking at a node.
+// Steps of one answer go together: the engine has placed all of their pods at once. The next answer of the pass is planned as if the pods
+// of the first one were nowhere, neither where they were nor where they will be; a spread that counts them counts too few. Consolidation
+// need not care: Confirm looks at each of its steps again after the steps before it have begun. Steps of drift begin at once.
 type entanglement struct {
 	terms constraints
-	moved map[cohort]bool // by the steps that were taken, each answer's together
-	last  map[cohort]bool // by the answer of which steps are being taken
+	moved map[cohort]bool // pods that steps of earlier answers move
+	last  map[cohort]bool // pods that steps of the present answer move
 }
 
-// A cohort is pods that ask for the same and are the same to others.
+// A cohort is pods with equal specs (as far as scheduling reads them) and equal labels.
 type cohort struct {
 	class  *podclass.Class
 	labels *podclass.Labels
 }
 
-// next begins another answer.
+// next begins another answer: what steps of the last answer move counts as moved from here on.
 func (e *entanglement) next() {
 	if e.moved == nil {
 		e.terms, e.moved = constraints{}, map[cohort]bool{}
@@ -53,7 +48,7 @@ func (e *entanglement) take(step []*Candidate) {
 	}
 }
 
-// with reports whether a place of some pod of a step depends on a pod that another answer moves, or the other way round.
+// with reports whether the place of some pod of a step depends on a pod that an earlier answer moves, or the other way round.
 func (e *entanglement) with(step []*Candidate) bool {
 	if len(e.moved) == 0 {
 		return false
@@ -76,16 +71,16 @@ func (e *entanglement) with(step []*Candidate) bool {
 	return false
 }
 
-// looksAt reports whether a constraint of one cohort counts pods of the other. Namespaces are not looked at: it is
-// enough that it might. Those over hosts do not matter: no two answers put pods onto one node.
+// looksAt reports whether a constraint of cohort a may count pods of cohort b. Constraints over hosts do not matter, because no two
+// answers put pods onto one node.
 //
-// To find too much here delays a step to the next pass. To find too little moves pods to places that kube-scheduler refuses. So selectors
-// are all that is looked at: neither namespaces nor the domains in which pods are.
+// Only selectors are compared, neither namespaces nor domains. To find too much here delays a step to the next pass; to find too little
+// would move pods to places that kube-scheduler refuses.
 func (e *entanglement) looksAt(a, b cohort) bool {
 	return slices.ContainsFunc(e.terms.of(a.class), func(t constraint) bool { return t.key != corev1.LabelHostname && t.counts(b) })
 }
 
-// A constraint is a rule of a pod about where others are, that kube-scheduler insists on.
+// A constraint is a hard rule of kube-scheduler by which the place of a pod depends on where other pods are.
 type constraint struct {
 	kind     kindOfConstraint
 	key      string // of the domains
@@ -95,22 +90,25 @@ type constraint struct {
 type kindOfConstraint uint8
 
 const (
-	even kindOfConstraint = iota
-	near
-	away
+	even kindOfConstraint = iota // topology spread
+	near                         // pod affinity
+	away                         // pod anti-affinity
 )
 
+// counts reports whether the selector matches the pods of a cohort. Namespaces are not compared.
 func (t *constraint) counts(other cohort) bool {
 	return t.selector.Matches(labels.Set(other.labels.Map))
 }
 
+// equal compares kind, key and selector. Other fields, such as the allowed skew, are not kept.
 func (t *constraint) equal(other constraint) bool {
 	return t.kind == other.kind && t.key == other.key && t.selector.String() == other.selector.String()
 }
 
-// constraints are those of each class, read when first asked for.
+// constraints caches the constraints of each class of pods.
 type constraints map[*podclass.Class][]constraint
 
+// of returns the constraints of a class. They are read from its spec the first time.
 func (c constraints) of(class *podclass.Class) []constraint {
 	if known, ok := c[class]; ok {
 		return known

@@ -10,10 +10,10 @@ import (
 
 // A PoolCount is the arithmetic of budgets for one pool.
 type PoolCount struct {
-	Nodes     int                         // nodes that count
-	Consuming int                         // of these, not ready or on their way out
-	NotReady  int                         // of these, not ready and staying
-	Stuck     int                         // of those, what will not be gone soon: not ready, or on their way out for long
+	Nodes     int                         // initialized nodes
+	Consuming int                         // of Nodes: not ready or on their way out
+	NotReady  int                         // of Consuming: not ready, and not on their way out
+	Stuck     int                         // of Consuming: not ready, or being deleted for more than stuckAfter
 	Raw       map[v1.DisruptionReason]int // what the budgets allow, before Consuming is taken off
 	Err       error                       // a budget does not parse; nothing is allowed
 }
@@ -27,32 +27,31 @@ func (c *PoolCount) Uses(reason v1.DisruptionReason) int {
 	return c.Consuming
 }
 
-// A ledger says how many nodes of each pool may go now, for each reason, and keeps count of what was taken.
-// Every node that goes uses up every reason's allowance, as a node that is being deleted for any cause does.
+// A ledger says how many nodes of each pool may go now, for each reason, and counts the nodes that the steps of a pass take.
 //
-// Budgets are counts that several reasons share. A pool that allows five of a hundred for any reason, and none for drift, lets an empty
-// node go and not a drifted one; either way it is one of five. That is why a node that goes is taken off all of them, and why the account
-// is kept for a pass as a whole: each method sees what those before it took.
+// A node that goes for one reason is taken off the allowance of every reason, as a node that a user deletes is. Example: a pool allows
+// five nodes for any reason and none for drift. An empty node may go and is one of the five; a drifted one may not. The ledger is kept
+// for a whole pass, so that each method sees what the methods before it took.
 type ledger struct {
 	counts  map[string]*PoolCount // not changed
-	taken   map[string]int
-	waiting map[string]int // nodes of steps that wait for their confirmation or their turn
-	ahead   bool           // consolidation plans for more than may go now
-	// rollouts bound how many drifted nodes may begin to go, and drifted are those that were taken; nil where nothing does.
+	taken   map[string]int        // nodes of steps of this pass, by pool
+	waiting map[string]int        // nodes of steps that wait for their confirmation or their turn, by pool
+	ahead   bool                  // consolidation plans for more nodes than may go now
+	// rollouts bound how many drifted nodes of a pool may begin to go; nil if there are no policies. drifted counts those that were
+	// taken.
 	rollouts map[string]rollout.Allowance
 	drifted  map[string]int
 }
 
-// inTurns is how often as many nodes as may go at once are planned for where steps may wait for their turn. A step
-// waits for its second look, and then its nodes take their time to go: who looks for the next one only when they
-// have gone leaves the budget unused while that one waits. What is found meanwhile waits beside them and is ready
-// when they have gone.
+// inTurns is the number of turns that consolidation plans for if steps may wait (World.Ahead). A turn is as many nodes as the budgets
+// let go at once. A step waits for its second look, and then its nodes take some time to go. If the next step were looked for only
+// after that, the budget would be unused while that step waits.
 const inTurns = 2
 
-// stuckAfter is how long after its deletion no loop waits any more for a node to go.
+// stuckAfter is how long after its deletion a node counts as stuck: consolidation does not plan for the time when it has gone.
 const stuckAfter = 5 * time.Minute
 
-// allow evaluates the budgets of a pool.
+// allow sets what the budgets of a pool allow for each reason (Raw), and Err if a budget does not parse.
 func (c *PoolCount) allow(pool *v1.NodePool, now time.Time) {
 	for _, reason := range v1.DisruptionReasons {
 		allowed, err := budget.Allowed(pool.Spec.Disruption.Budgets, reason, c.Nodes, now)
@@ -73,8 +72,10 @@ func (s *survey) ledger() *ledger {
 	return l
 }
 
-// Left returns how many more nodes of the pool may be planned to go for the reason. Emptiness and drift do not
-// wait: what steps that are not confirmed yet would take is free for them, and those will find it gone.
+// Left returns how many more nodes of the pool may be planned to go for the reason. Only consolidation plans for later turns, and leaves
+// free what waiting steps need. Other reasons may use that: a waiting step is then refused when it is confirmed.
+//
+// Stuck nodes lower the allowance of every turn. Others that are on their way out use up one turn only.
 func (l *ledger) Left(pool string, reason v1.DisruptionReason) int {
 	if reason != v1.DisruptionReasonUnderutilized {
 		return l.Now(pool, reason)
@@ -90,7 +91,7 @@ func (l *ledger) Left(pool string, reason v1.DisruptionReason) int {
 	return max(0, min(most, turns*most-(count.Consuming-count.Stuck)-l.taken[pool]-l.waiting[pool]))
 }
 
-// Now returns how many more nodes of the pool may go for the reason at this moment.
+// Now returns how many more nodes of the pool may go for the reason at this moment, by the budgets and, for drift, the rollout policy.
 func (l *ledger) Now(pool string, reason v1.DisruptionReason) int {
 	left := l.budget(pool, reason)
 	if a, bound := l.rollouts[pool]; bound && reason == v1.DisruptionReasonDrifted {
@@ -99,7 +100,7 @@ func (l *ledger) Now(pool string, reason v1.DisruptionReason) int {
 	return left
 }
 
-// budget returns how many more the budgets let go.
+// budget returns how many more nodes the budgets let go at this moment. Rollout policies do not count here.
 func (l *ledger) budget(pool string, reason v1.DisruptionReason) int {
 	count := l.counts[pool]
 	if count == nil {
@@ -108,7 +109,7 @@ func (l *ledger) budget(pool string, reason v1.DisruptionReason) int {
 	return max(0, count.Raw[reason]-count.Uses(reason)-l.taken[pool])
 }
 
-// Spent reports whether nothing is left of a budget at this moment.
+// Spent reports whether the budgets let no node go for the reason at this moment, so that reports name them as what holds nodes back.
 func (l *ledger) Spent(pool string, reason v1.DisruptionReason) bool {
 	if reason != v1.DisruptionReasonUnderutilized {
 		return l.budget(pool, reason) == 0
@@ -116,10 +117,8 @@ func (l *ledger) Spent(pool string, reason v1.DisruptionReason) bool {
 	return min(l.Now(pool, reason), l.Left(pool, reason)) == 0
 }
 
-// cramped returns how many more nodes may go for the reason of each pool of which others have gone, are going or are not ready.
-//
-// A search that found nothing while some pool had less than its full allowance may have found nothing because of that. When it gets more,
-// the question is another one, although neither pods nor prices changed.
+// cramped returns Left of each pool that has less than its full allowance. A search that found nothing may have found nothing because of
+// that, and has to be repeated when such a pool gets more (lastSearch.freed).
 func (l *ledger) cramped(reason v1.DisruptionReason) map[string]int {
 	out := map[string]int{}
 	for pool, count := range l.counts {
@@ -152,12 +151,12 @@ func (l *ledger) Take(reason v1.DisruptionReason, nodes []*Candidate) bool {
 	return true
 }
 
-// Plan does so for a step that may have to wait for its turn.
+// Plan does the same for a step that may have to wait for its turn: it has to fit into Left.
 func (l *ledger) Plan(reason v1.DisruptionReason, nodes []*Candidate) bool {
 	return l.take(nodes, func(pool string) int { return l.Left(pool, reason) })
 }
 
-// Fit reports whether all nodes of a step may go with everything else that is planned, without waiting for a turn.
+// Fit reports whether all nodes of a step may go at once, beside the steps of this pass and those that wait already.
 func (l *ledger) Fit(reason v1.DisruptionReason, nodes []*Candidate) bool {
 	for pool, n := range perPool(nodes) {
 		if l.Now(pool, reason)-l.waiting[pool] < n {
@@ -167,6 +166,7 @@ func (l *ledger) Fit(reason v1.DisruptionReason, nodes []*Candidate) bool {
 	return true
 }
 
+// take counts the nodes as taken if each pool has enough left, and reports whether it did.
 func (l *ledger) take(nodes []*Candidate, left func(pool string) int) bool {
 	need := perPool(nodes)
 	for pool, n := range need {
@@ -180,10 +180,8 @@ func (l *ledger) take(nodes []*Candidate, left func(pool string) int) bool {
 	return true
 }
 
-// Fits returns the candidates, in their order, that the budgets would let go together.
-//
-// It walks on past candidates of pools that are used up: the budget of one pool never holds the nodes of another, however the candidates
-// are sorted.
+// Fits returns the candidates, in their order, that the budgets would let go together. It skips candidates of pools that have nothing
+// left and goes on with those of other pools.
 func (l *ledger) Fits(reason v1.DisruptionReason, candidates []*Candidate) []*Candidate {
 	used := map[string]int{}
 	var out []*Candidate

@@ -10,8 +10,8 @@ import (
 // A Memory is what one pass leaves for the next: what failed, what was moved, where the search stopped and what it found. It is a value:
 // a function that gets one returns another and leaves the first as it was. The zero value remembers nothing.
 //
-// Everything in it may be lost: a controller that starts anew decides a little worse for an hour, and never wrongly. What must not be lost
-// is on the claims.
+// Everything in it may be lost: after a restart the controller decides a little worse for a while, but not wrongly. What must not be lost
+// is written on the claims.
 type Memory struct {
 	setbacks   map[types.UID]setback // by claim
 	churn      churn
@@ -32,18 +32,16 @@ type setback struct {
 }
 
 const (
-	firstSetback = time.Minute
-	lastSetback  = time.Hour
+	firstSetback   = time.Minute
+	longestSetback = time.Hour
 )
 
-// Afresh is what is left when nothing but failures is to be remembered.
+// Afresh returns a Memory that keeps only the setbacks.
 func (m Memory) Afresh() Memory { return Memory{setbacks: m.setbacks} }
 
-// Failed remembers that a step could not be carried out or was no longer right. Its nodes are left alone for a
-// while, each time for twice as long.
-//
-// What made a step fail is rarely gone a minute later: a type that is out of stock, a webhook that refuses, a node that will not boot.
-// Doubling finds out cheaply how long it takes, and an hour is how long people are expected to wait before they look.
+// Failed remembers that a step could not be carried out or was no longer right. Its nodes are left alone for a while (a setback), twice
+// as long each time, because a cause such as a type that is out of stock or a webhook that refuses may last. It also forgets what the
+// last pass and the last search found, so that the next pass searches anew, without these nodes.
 func (m Memory) Failed(step *Step, now time.Time) Memory {
 	m.setbacks = maps.Clone(m.setbacks)
 	if m.setbacks == nil {
@@ -51,7 +49,7 @@ func (m Memory) Failed(step *Step, now time.Time) Memory {
 	}
 	for _, c := range step.Remove {
 		s := m.setbacks[c.Node.Claim.UID]
-		s.wait = min(lastSetback, max(firstSetback, 2*s.wait))
+		s.wait = min(longestSetback, max(firstSetback, 2*s.wait))
 		s.until = now.Add(s.wait)
 		m.setbacks[c.Node.Claim.UID] = s
 	}
@@ -59,19 +57,20 @@ func (m Memory) Failed(step *Step, now time.Time) Memory {
 	return m
 }
 
-// held returns until when a node is left alone because its last step failed, and whether it still is.
+// held returns until when a node is left alone because its last step failed, and whether that is later than now.
 func (m *Memory) held(c *Candidate, now time.Time) (until time.Time, held bool) {
 	until = m.setbacks[c.Node.Claim.UID].until
 	return until, until.After(now)
 }
 
-// forget drops the setbacks of nodes that are gone.
+// forget drops the setbacks of nodes that are not among the candidates and whose setback was over an hour ago. It changes the map only if
+// there are some.
 func (m *Memory) forget(candidates []*Candidate, now time.Time) {
 	there := make(map[types.UID]bool, len(candidates))
 	for _, c := range candidates {
 		there[c.Node.Claim.UID] = true
 	}
-	old := func(uid types.UID, s setback) bool { return !there[uid] && now.After(s.until.Add(lastSetback)) }
+	old := func(uid types.UID, s setback) bool { return !there[uid] && now.After(s.until.Add(longestSetback)) }
 	for uid, s := range m.setbacks {
 		if old(uid, s) {
 			m.setbacks = maps.Clone(m.setbacks)

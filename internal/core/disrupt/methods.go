@@ -9,11 +9,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// empties proposes to remove nodes that run nothing which needs another place, one step each: they do not depend on each other. It
-// also returns those that have not been vacant for long enough.
-//
-// Which of two empty nodes goes first is decided by price alone, as both cost the same to remove. Steps of one node each, because they
-// wait for nothing: there is no machine to be opened, and a node that turns out not to be empty keeps no other from going.
+// empties proposes to remove empty nodes, the dearest first, as far as the ledger lets them go now. Each node is a step of its own, so
+// that a node that turns out not to be empty keeps no other from going. notes are about nodes of pools that never consolidate; soon are
+// the nodes that have not been vacant for long enough.
 func (s *survey) empties(candidates []*Candidate, ledger *ledger) (steps []*Step, notes []Refusal, soon []*Candidate) {
 	var ready []*Candidate
 	for _, c := range candidates {
@@ -37,8 +35,8 @@ func (s *survey) empties(candidates []*Candidate, ledger *ledger) (steps []*Step
 	return steps, notes, soon
 }
 
-// drifted lists the nodes that no longer are what their pool asks for and are to be replaced.
-// Those that have not been vacant for long may be about to get the pods that they were opened for.
+// drifted lists the nodes that no longer are what their pool asks for, sorted by byDrift. soon are idle ones that have not been vacant
+// for long enough: they may be about to get the pods that they were opened for.
 func (s *survey) drifted(candidates []*Candidate) (out, soon []*Candidate) {
 	for _, c := range candidates {
 		switch {
@@ -55,8 +53,8 @@ func (s *survey) drifted(candidates []*Candidate) (out, soon []*Candidate) {
 	return out, soon
 }
 
-// replaceable candidates have drifted, and no pod keeps them from going. A termination grace period overcomes pods that hold their node,
-// because then the end of the node is certain.
+// replaceable reports whether a candidate has drifted and its pods do not keep it from going. With a termination grace period pods do not
+// keep it, because the node ends after that time in any case.
 func (c *Candidate) replaceable() bool {
 	return c.Drifted != nil && (c.Held == nil || c.Node.Claim.Spec.TerminationGracePeriod != nil)
 }
@@ -70,6 +68,7 @@ func byDrift(a, b *Candidate) int {
 		cmp.Compare(a.Name(), b.Name()))
 }
 
+// compareBool orders false before true.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -80,15 +79,16 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// replacing is why nodes are replaced whatever that costs: they have drifted, or are broken.
+// replacing says why nodes are replaced at any price: they have drifted, or are broken.
 type replacing struct {
 	method Method
 	reason v1.DisruptionReason
-	closed map[string]bool // nodes that take no pods besides those that the survey closes
+	closed map[string]bool // nodes that take no pods, in addition to survey.closed
 }
 
 var drifting = replacing{method: Drift, reason: v1.DisruptionReasonDrifted}
 
+// step makes a step of a part, with the prices of its openings as the engine planned them.
 func (r replacing) step(p *part) *Step {
 	step := &Step{Method: r.method, Reason: r.reason, Remove: p.remove, Open: p.open, Place: p.place, Before: p.price()}
 	for _, o := range p.open {
@@ -99,26 +99,24 @@ func (r replacing) step(p *part) *Step {
 	return step
 }
 
-// replace proposes to replace as many of some nodes as the budgets allow, whatever the replacements cost. Those that fit the budgets
-// are planned together, so that two of them never count on the same room; where some turn out to be stuck, the next ones take their turn.
+// replace proposes to replace as many of the candidates as the budgets allow, at any price.
 //
-// Such nodes are not asked whether it pays. So what limits the steps is only the budgets, and the question is how
-// to use all of them in one pass: a window as large as budgets allow is asked about together; nodes whose pods have
-// no place are set aside with the reason, and the window moves on. Each further answer is planned as if the steps
-// taken so far were done: their nodes are gone, and nodes that their pods go to are closed, whose free room is
-// known only roughly until those are there.
+// The first candidates that fit the budgets (a window) are asked about together, so that no two of them count on the same room. Nodes
+// whose pods have no other place go first, without a replacement, if they may (goesFirst); otherwise they are held with the reason, and
+// the next window is asked about. Further answers are planned as if the steps taken so far were done: their nodes are gone, and the
+// nodes that their pods go to are closed, because the free room there is known only roughly until the pods have arrived.
 func (s *search) replace(why replacing, candidates []*Candidate) []*Step {
 	var steps []*Step
 	left := slices.Clone(candidates)
 	gone, closed, landed := map[string]bool{}, union(s.survey.closed, why.closed), maps.Clone(s.survey.closed)
 	for range s.survey.settings.Trials {
-		left = slices.DeleteFunc(left, func(c *Candidate) bool { return landed[c.Name()] }) // pods of those that were taken go there
+		left = slices.DeleteFunc(left, func(c *Candidate) bool { return landed[c.Name()] }) // a node stays if pods of a step go to it
 		window := s.together(s.ledger.Fits(why.reason, left))
 		if len(window) == 0 || s.survey.w.ended() {
 			break
 		}
 		left = slices.DeleteFunc(left, func(c *Candidate) bool { return slices.Contains(window, c) })
-		take := func(step *Step) {
+		take := func(step *Step) { // unless it has to wait for the next pass
 			if s.taken.with(step.Remove) || s.survey.awaited.upsetBy(step) || !s.ledger.Take(step.Reason, step.Remove) {
 				return
 			}
@@ -154,7 +152,7 @@ func (s *search) replace(why replacing, candidates []*Candidate) []*Step {
 	return steps
 }
 
-// hold notes why a node stays that was to be replaced.
+// hold notes why a node stays that should be replaced.
 func (s *search) hold(reason v1.DisruptionReason, c *Candidate, why Refusal) {
 	why.Reason = reason
 	s.stuck = append(s.stuck, why.of(c))

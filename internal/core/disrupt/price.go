@@ -25,14 +25,14 @@ const minSpotTypes = 15
 // An option is one instance type that an opening may become, bought in one way.
 type option struct {
 	it     *cloud.InstanceType
-	prices []cloud.NanoUSD // of the offerings that launch may pick, as decisions reckon
-	risks  []cloud.NanoUSD // the parts of them that are on no bill
-	worst  cloud.NanoUSD   // the dearest of them, as decisions reckon
+	prices []cloud.NanoUSD // of the offerings that launch may pick, with their risks
+	risks  []cloud.NanoUSD // of the same offerings: the part of the price that is on no bill, for interruptions
+	worst  cloud.NanoUSD   // the highest of prices
 }
 
 func (o option) floor() cloud.NanoUSD { return slices.Min(o.prices) }
 
-// paid is what the dearest of the offerings costs.
+// paid returns the price on the bill of the dearest offering, without risk.
 func (o option) paid() (most cloud.NanoUSD) {
 	for i, p := range o.prices {
 		most = max(most, p-o.risks[i])
@@ -40,11 +40,9 @@ func (o option) paid() (most cloud.NanoUSD) {
 	return most
 }
 
-// A priceIndex is a catalogue in a form that is quick to ask for prices. Its offerings are of few kinds, so what an opening accepts is
-// asked once for each kind, not for each offering.
-//
-// A step is asked for its price some hundred times a pass, with thousands of offerings behind each answer. Offerings have few distinct
-// sets of labels, a zone and a capacity type mostly, so the requirements of a claim are held against each set once.
+// A priceIndex is a catalogue in a form in which prices are found fast. A pass prices some hundred steps, with thousands of offerings for
+// each. Offerings have few distinct sets of labels (kinds), so the requirements of a claim are compared with each kind and not with each
+// offering.
 type priceIndex struct {
 	types map[string]*typeOffers
 	kinds []kind
@@ -63,13 +61,13 @@ type typeOffers struct {
 }
 
 type offer struct {
-	kind  int
-	price cloud.NanoUSD // as decisions reckon
-	risk  cloud.NanoUSD // the part of it that is on no bill
-	rests bool          // nothing is moved to it
+	kind  int           // index in priceIndex.kinds
+	price cloud.NanoUSD // with the risk
+	risk  cloud.NanoUSD // the part of the price that is on no bill, for interruptions
+	rests bool          // cloud.Offering.Rests: nothing is moved to it
 }
 
-// newPriceIndex indexes a catalogue. An interruption counts as so much.
+// newPriceIndex indexes the available offerings of a catalogue. interruption is what an interruption costs; at 0 there is no risk.
 func newPriceIndex(catalog *cloud.Catalog, interruption cloud.NanoUSD) *priceIndex {
 	s := &priceIndex{types: make(map[string]*typeOffers, len(catalog.Types))}
 	known := map[string]int{}
@@ -86,6 +84,7 @@ func newPriceIndex(catalog *cloud.Catalog, interruption cloud.NanoUSD) *priceInd
 	return s
 }
 
+// kindOf returns the index of an offering's kind, and adds the kind if it is new. known maps labels to indexes.
 func (s *priceIndex) kindOf(known map[string]int, o *cloud.Offering) int {
 	key := identity.Map(nil, o.Labels)
 	i, ok := known[string(key)]
@@ -107,8 +106,8 @@ func (s *priceIndex) accepted(o *engine.Opening) []bool {
 	return out
 }
 
-// options lists the types of an opening that can be had as capacityType, cheapest worst price first. zone
-// narrows them to one zone; "" does not.
+// options lists the types of an opening that can be bought as capacityType, sorted by their worst price. accepted is from the method of
+// that name. zone narrows them to one zone; "" does not.
 func (s *priceIndex) options(o *engine.Opening, accepted []bool, capacityType, zone string) []option {
 	wanted := make([]bool, len(s.kinds))
 	for i, k := range s.kinds {
@@ -130,7 +129,7 @@ func (s *priceIndex) options(o *engine.Opening, accepted []bool, capacityType, z
 				opt.worst, rests = max(opt.worst, offer.price), rests || offer.rests
 			}
 		}
-		if len(opt.prices) > 0 && !rests { // a claim cannot leave out one zone of a type
+		if len(opt.prices) > 0 && !rests { // one offering that rests excludes the type: a claim cannot leave out one zone of a type
 			out = append(out, opt)
 		}
 	}
@@ -146,7 +145,7 @@ type way struct {
 	options            []option
 }
 
-// base is the least that this way can cost at the worst.
+// base returns the lowest worst price of the options, the most there is if there are none.
 func (w way) base() cloud.NanoUSD {
 	if len(w.options) == 0 {
 		return math.MaxInt64
@@ -154,11 +153,9 @@ func (w way) base() cloud.NanoUSD {
 	return w.options[0].worst
 }
 
-// cheapestWay chooses how to buy an opening. All zones are kept open unless pinning the cheapest one is what makes
-// the opening cheaper than limit: choice of zones is what lets a launch succeed.
-//
-// It goes from what leaves most choice to what leaves least. A capacity type with all of its zones is taken if it is cheap enough,
-// whichever comes first in price; only if none is, a zone is pinned, and a launch that finds that zone empty has no other.
+// cheapestWay chooses how to buy an opening, without the capacity type skip. It takes the cheapest capacity type with all zones if that
+// costs less than limit. Otherwise it also tries each zone by itself. A launch that is bound to one zone fails if that zone is out of
+// stock, so this is done only if needed.
 func (s *priceIndex) cheapestWay(o *engine.Opening, skip string, limit cloud.NanoUSD) way {
 	best, accepted := way{}, s.accepted(o)
 	for _, ct := range capacityTypes {
@@ -198,17 +195,17 @@ func (w way) without(refuse func(option) bool) way {
 	return w
 }
 
-// sent returns what launch is expected to pay for a way of buying a claim, what decisions add to it, and the most that it can come to
-// pay: of spot the mean of what it would name, else the cheapest.
+// sent returns the price that launch is expected to pay for a claim bought in this way, the risk of it, and the highest price that launch
+// may pay. It repeats how a launch chooses the types that it sends: the cheapest band.Types of them, and of spot only those in the band.
 //
-// It repeats what a launch does with its arguments: so many types are sent, the cheapest first, and of spot only those in the band. To
-// price by the cheapest type instead would promise savings that no launch makes, as EC2 picks from the list by depth as much as by price.
+// For spot the expected price is the mean of all offerings that are sent, because EC2 picks from the list by depth as much as by price.
+// Otherwise it is the cheapest.
 func (s *priceIndex) sent(w way, claim *v1.NodeClaim, band shapes.Band) (price, risk, worst cloud.NanoUSD) {
 	byFloor := slices.Clone(w.options)
 	slices.SortStableFunc(byFloor, func(a, b option) int {
 		return cmp.Or(cmp.Compare(a.floor(), b.floor()), cmp.Compare(a.it.Name, b.it.Name))
 	})
-	// Claims with minValues are sent as they are: to leave the band's dearer types out could leave too few kinds.
+	// For claims with minValues the band does not leave out dearer types, because too few values could be left.
 	types, edge := band.Types, shapes.Any
 	switch {
 	case w.capacityType != v1.CapacityTypeSpot:
@@ -237,7 +234,7 @@ func (s *priceIndex) sent(w way, claim *v1.NodeClaim, band shapes.Band) (price, 
 	return (sum + n/2) / n, (risks + n/2) / n, worst // rounded to the nearest nano-dollar
 }
 
-// reach is the lowest on-demand price of some types: a spot band does not move beyond it.
+// reach returns the lowest on-demand price of some types, shapes.Any if none has one. A spot band does not move beyond it.
 func (s *priceIndex) reach(of []option) int64 {
 	least := shapes.Any
 	for _, o := range of {
@@ -250,11 +247,8 @@ func (s *priceIndex) reach(of []option) int64 {
 	return least
 }
 
-// minValues returns how many of the cheapest options are needed to satisfy every minValues of the claim, and whether all
-// of them together do.
-//
-// Types are counted from the cheapest on, so that the answer is how far a cut may go. It is asked again for each way of buying, because a
-// capacity type may leave fewer kinds than the claim as a whole.
+// minValues returns how many of the options, from the cheapest on, are needed to meet every minValues of the claim: the options may be
+// cut to as many. ok is false if all of them together do not meet it.
 func minValues(claim *v1.NodeClaim, options []option) (need int, ok bool) {
 	for i := range claim.Spec.Requirements {
 		r := &claim.Spec.Requirements[i]
@@ -287,10 +281,8 @@ func valuesOf(it *cloud.InstanceType, key string) []string {
 	return it.Labels[key]
 }
 
-// narrow returns the opening with its claim cut down to one way of buying it, for which launch is expected to pay price.
-//
-// The claim is what binds a launch: whatever it still allows, EC2 may pick. So a saving is not promised by a number in a plan but by
-// requirements that leave nothing dearer.
+// narrow returns a copy of the opening whose claim allows only what the way w buys, at the expected price. A launch may pick everything
+// that the claim allows, so only requirements can keep it from buying something dearer.
 func narrow(o engine.Opening, w way, price cloud.NanoUSD) engine.Opening {
 	claim := o.Claim.DeepCopy()
 	names := make([]string, len(w.options))
@@ -308,7 +300,7 @@ func narrow(o engine.Opening, w way, price cloud.NanoUSD) engine.Opening {
 	return o
 }
 
-// require makes In(values) the claim's requirement on a key, keeping minValues.
+// require replaces the claim's requirements on a key by In(values), and keeps minValues. values are sorted in a copy.
 func require(claim *v1.NodeClaim, key string, values []string) {
 	in := v1.NodeSelectorRequirementWithMinValues{Key: key, Operator: corev1.NodeSelectorOpIn,
 		Values: slices.Sorted(slices.Values(values))}

@@ -12,10 +12,10 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// promises says on which machines there are seats, by the name of their row, and until when that keeps them at the latest.
+// promises returns the machines on which pods have seats, by the name of their row, and until when seats keep each machine at the latest.
 //
-// A seat ends by itself because no pod may come for it: kube-scheduler may have found the pod another place, or its
-// owner made none. Without an end one such seat would keep a node for good.
+// A seat ends by itself, because its pod may never come: kube-scheduler may have found it another place. Without an end such a seat would
+// keep a node for good.
 func promises(snap *cluster.Snapshot, now time.Time) map[string]time.Time {
 	out := map[string]time.Time{}
 	for s := range snap.Seats() {
@@ -30,23 +30,24 @@ func promises(snap *cluster.Snapshot, now time.Time) map[string]time.Time {
 // Deployment that is recreated, or the next job of a chain, comes within seconds.
 const leastVacancy = 15 * time.Second
 
-// Vacancies knows since when nodes are vacant: ready for pods, without a pod that needs another place when they go, and promised to none.
-// The zero value has seen nothing. What it has not seen before is vacant from the first look on: it is not known what was promised then.
+// Vacancies remembers since when nodes are vacant: ready for pods, without a pod that needs another place, and without seats that still
+// count. The zero value has seen nothing. A node that it has not seen before is vacant from the first look on.
 //
-// A snapshot shows that a node is empty now, not since when. visits counts the pods that came to a node: if it has grown between two
-// looks, a pod was there and has gone, and the node has been vacant only since. So a job of three seconds every minute is seen, though
-// no look may ever meet it.
+// A snapshot shows only that a node is empty now. Node.Visits counts the pods that came to a node. If it has grown between two looks, a
+// pod was there and has gone, and the node is vacant only since then. So a job of three seconds every minute is noticed, even if no
+// look ever sees its pod.
 type Vacancies struct {
 	seen map[types.UID]vacancy
 }
 
 type vacancy struct {
-	since           time.Time // the first look at which it was vacant, or the last at which it was not
-	row             *cluster.Node
-	vacated, vacant bool
+	since   time.Time // the first look at which it was vacant, or the last at which it was not
+	row     *cluster.Node
+	vacated bool // Vacated(row): kept, so that it is worked out only when the row changes
+	vacant  bool // vacated, and no seat counts any more
 }
 
-// Look returns, by claim, since when each node is vacant; for a node that is not vacant that is now.
+// Look returns, by claim, since when each node is vacant: now for a node that is not vacant. It remembers the answers for the next look.
 func (v *Vacancies) Look(snap *cluster.Snapshot, now time.Time) map[types.UID]time.Time {
 	promised := promises(snap, now)
 	seen, out := map[types.UID]vacancy{}, map[types.UID]time.Time{}
@@ -74,7 +75,7 @@ func Vacated(n *cluster.Node) bool {
 	return n.Initialized() && !slices.ContainsFunc(n.Pods, movable.Reschedulable)
 }
 
-// vacant returns when a node without pods may go: it must have been vacant for a while.
+// vacant returns from when on a vacant node may go: leastVacancy after it became vacant.
 func (s *survey) vacant(c *Candidate) time.Time {
 	return s.w.Vacant[c.Node.Claim.UID].Add(leastVacancy)
 }

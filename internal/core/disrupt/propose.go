@@ -23,15 +23,15 @@ type Proposal struct {
 	// the part of the difference that budgets hold back now, by pool.
 	Before, Target cloud.NanoUSD
 	HeldBack       map[string]cloud.NanoUSD
-	// Steering says where the taint that keeps new pods off a node is not as it should be.
+	// Steering has the nodes whose taint against new pods has to be set (true) or removed (false).
 	Steering Steering
 	// Next is when something changes by itself at the latest: a protection ends, a setback is over.
 	Next time.Time
 	Calm bool // there is nothing to do as long as nothing changes
-	Idle bool // nothing changed since a pass that found nothing; the other fields are empty
+	Idle bool // nothing changed since a pass that found nothing, so this pass did not look; fields but Calm and Next are empty
 }
 
-// by makes Next no later than a time, zero for none.
+// by makes Next no later than a time. The zero time changes nothing.
 func (p *Proposal) by(at time.Time) {
 	if !at.IsZero() && at.Before(p.Next) {
 		p.Next = at
@@ -40,8 +40,8 @@ func (p *Proposal) by(at time.Time) {
 
 // Propose plans one pass. It returns what to do, and what to remember.
 //
-// What goes by itself comes before what is searched for. A node that is empty or drifts is going to be gone, so consolidation must not
-// count on its room, nor ask whether it could be replaced: it is gated, which leaves it standing but gives it nothing.
+// Broken, empty and drifted nodes come before consolidation. They are going to be gone, so consolidation must not count on their room:
+// they are gated, which means that they stay in the plan but get no pods.
 func Propose(w *World, m Memory) (*Proposal, Memory) {
 	if m.pass.same(w) {
 		return &Proposal{Calm: true, Idle: true, Next: m.pass.until}, m
@@ -63,7 +63,7 @@ func Propose(w *World, m Memory) (*Proposal, Memory) {
 	for _, c := range soon {
 		p.out.by(s.survey.vacant(c))
 	}
-	// Nodes that other steps of this pass remove, or those of the next, are no room for anybody.
+	// Nodes that other steps of this pass remove, or that the next pass will remove (soon), get no pods.
 	s.whatIf.gate(slices.Collect(maps.Keys(p.gone)))
 	s.whatIf.gate(soon)
 	known := p.consolidate()
@@ -102,8 +102,8 @@ func (p *pass) rested(candidates []*Candidate) []*Candidate {
 	})
 }
 
-// add takes steps. Those that are planned after them count neither on the room of what goes nor on that where its
-// pods go, and leave the nodes there that these go to.
+// add puts steps into the proposal. Later methods of the pass do not count on the room of their nodes nor on the room that their pods
+// get, and do not remove the nodes that these pods go to.
 func (p *pass) add(steps []*Step) {
 	for _, step := range steps {
 		for _, c := range step.Remove {
@@ -117,7 +117,7 @@ func (p *pass) add(steps []*Step) {
 	p.out.Steps = append(p.out.Steps, steps...)
 }
 
-// rest are the candidates that no step removes so far.
+// rest returns a new list of the candidates that no step removes so far.
 func (p *pass) rest(of []*Candidate) []*Candidate {
 	return slices.DeleteFunc(slices.Clone(of), func(c *Candidate) bool { return p.gone[c] })
 }
@@ -135,7 +135,8 @@ func (p *pass) empty() (soon []*Candidate) {
 	return soon
 }
 
-// drift adds the steps of drifted nodes, and returns those that have not been vacant for long enough.
+// drift adds the steps of drifted nodes, and returns idle ones that have not been vacant for long enough. It notes the pods of the
+// steps as moved. For steps of consolidation, Confirm does that.
 func (p *pass) drift() (soon []*Candidate) {
 	drift, soon := p.survey.drifted(p.rest(p.candidates))
 	drift = p.withoutHeldRollouts(p.withoutRecurring(drift))
@@ -178,9 +179,10 @@ func (p *pass) repair() {
 	}
 }
 
-// consolidate adds the steps towards a cheaper fleet, and reports whether it is known that there are no others.
+// consolidate adds the steps towards a cheaper fleet, and the changes of taints (Steering). known is false if it did not search although
+// the world has changed since the last search, because that was too short a time ago.
 func (p *pass) consolidate() (known bool) {
-	movers, notes := movers(p.rest(p.candidates))
+	movers, notes := moversOf(p.rest(p.candidates))
 	movers = slices.DeleteFunc(movers, func(c *Candidate) bool { return c.Drifted != nil || p.lands[c.Name()] })
 	movers = slices.DeleteFunc(movers, func(c *Candidate) bool { return p.survey.w.Rollouts[c.Pool.Name].Still })
 	p.out.Eligible[MultiNode], p.out.Eligible[SingleNode] = len(movers), len(movers)
@@ -196,16 +198,16 @@ func (p *pass) consolidate() (known bool) {
 		case waitFirst:
 			known = false
 		}
-		p.memory.search.tell(p.out, p.survey.w.Now)
+		p.memory.search.report(p.out, p.survey.w.Now)
 	}
 	p.out.Steering = p.search.steer(p.candidates, p.rest(movers), p.memory.avoided)
 	return known
 }
 
-// searchAnew searches for a cheaper fleet and remembers what it learned of it.
+// searchAnew searches for steps to a cheaper fleet, and remembers for later passes what it found and which nodes new pods should avoid.
 //
-// That a fleet is recovering ends here when it is as good as it can get: a search that has been everywhere, was held back by no budget and
-// found nothing is proof that the target cannot be reached by steps that pay, however far away it is.
+// If the search tried everything, was held back by no budget and found no step, the target cannot be reached by steps that pay, however
+// far away it is. Then the fleet is no longer recovering.
 func (p *pass) searchAnew(movers []*Candidate, world fingerprint) []*Step {
 	found := lastSearch{world: world, cramped: p.search.ledger.cramped(v1.DisruptionReasonUnderutilized),
 		heldBack: map[string]cloud.NanoUSD{}}
@@ -218,9 +220,9 @@ func (p *pass) searchAnew(movers []*Candidate, world fingerprint) []*Step {
 	}
 	found.before, found.target = goal.before, goal.after
 	heldBack(found.heldBack, goal, taken)
-	if len(steps) == 0 && p.memory.resume == "" {
+	if len(steps) == 0 && p.memory.resume == "" { // everything was tried
 		found.sameUntil, found.waitUntil = p.survey.w.Now.Add(sameFor), p.survey.w.Now.Add(betweenSearches)
-		p.memory.recovering = p.memory.recovering && len(found.cramped) > 0 // no way leads nearer
+		p.memory.recovering = p.memory.recovering && len(found.cramped) > 0
 	}
 	part := mostAvoided
 	if p.memory.recovering {
@@ -232,9 +234,8 @@ func (p *pass) searchAnew(movers []*Candidate, world fingerprint) []*Step {
 	return steps
 }
 
-// heldBack shares out what the target would save beyond the steps that fit.
-//
-// It is shared among pools by the price of the nodes that would have gone: what the user who set a budget pays for it in an hour.
+// heldBack adds to out, by pool, what the steps of the target that were not taken would save in an hour. The saving of a step is shared
+// among pools by the price of their nodes. gone are the nodes that steps remove.
 func heldBack(out map[string]cloud.NanoUSD, goal target, gone map[*Candidate]bool) {
 	for _, step := range goal.steps {
 		if slices.ContainsFunc(step.Remove, func(c *Candidate) bool { return gone[c] }) {
@@ -246,10 +247,8 @@ func heldBack(out map[string]cloud.NanoUSD, goal target, gone map[*Candidate]boo
 	}
 }
 
-// exhausted names the pools that have something to do for a reason whose budget allows nothing.
-//
-// Reports name only budgets that keep something from happening. A budget of zero over a pool in which nothing wants to go holds
-// nothing back.
+// exhausted returns, by pool, the reasons for which nodes could go but the budgets allow none now. Reports name only budgets that hold
+// something back: a budget of zero over a pool of which no node would go is left out.
 func (p *pass) exhausted() map[string][]v1.DisruptionReason {
 	out := map[string][]v1.DisruptionReason{}
 	for _, c := range p.rest(p.candidates) {
@@ -273,11 +272,9 @@ func (p *pass) exhausted() map[string][]v1.DisruptionReason {
 	return out
 }
 
-// remember notes that there was nothing to do, unless the pass was constrained by budgets, not finished, or not shown nodes whose
-// steps are still open: those end without a change of the cluster.
-//
-// Calm is a promise: a pass over the same world finds the same nothing. So everything that could make the next one differ without a change
-// of the world forbids it, most of all a search that has not been everywhere yet.
+// remember sets Calm, and makes the next pass over the same world Idle, if this pass found nothing and neither would another one. That is
+// not so if budgets held something back, if the search has not tried everything, or if other steps are under way: these may end without a
+// change of the cluster.
 func (p *pass) remember(known bool) {
 	for _, b := range p.out.Blocks {
 		p.out.by(b.Until)

@@ -209,7 +209,8 @@ func TestSpotToSpot(t *testing.T) {
 	}
 }
 
-// Several spot nodes are replaced only by fewer: a mere change of pool is no saving. The pods of b need both of what would replace a and b.
+// Several spot nodes are replaced only by fewer: a mere change of pool is no saving. The pods of b need both of what would replace a
+// and b.
 func TestSeveralSpotNodesBecomeFewer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		big  int // CPU of the type of which one may do
@@ -633,7 +634,7 @@ func TestRestlessness(t *testing.T) {
 				p.CreationTimestamp = metav1.NewTime(noon.Add(-10 * time.Minute))
 			})
 			moves := churn{}.leaves(moving(tc.moved, time.Time{}), noon.Add(-tc.ago))
-			u := toll{settings: DefaultSettings(), rates: moves.rates(f.world().Snap, noon)}
+			u := toll{settings: DefaultSettings(), rates: moves.measure(f.world().Snap, noon)}
 			if got := u.restlessness(); math.Abs(got-tc.want) > 1e-9 {
 				t.Errorf("restlessness = %v, want %v", got, tc.want)
 			}
@@ -672,7 +673,7 @@ func TestWhatComesAllTheTime(t *testing.T) {
 				at := noon.Add(-time.Duration(ago) * time.Minute)
 				moves = moves.leaves(moving(1, at.Add(-time.Duration(tc.age)*time.Minute)), at)
 			}
-			if got := 100 * moves.rates(f.world().Snap, noon).steady; math.Abs(got-float64(tc.want)) > 1e-9 {
+			if got := 100 * moves.measure(f.world().Snap, noon).steady; math.Abs(got-float64(tc.want)) > 1e-9 {
 				t.Errorf("%v in an hour, want %d", got, tc.want)
 			}
 		})
@@ -728,7 +729,8 @@ func TestNodesThatPodsAreOnTheirWayToAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestRoomOfStepsThatWaitIsKept has a step of w that waits for its second look: its pod is to come to b. b stays, and of its room is free what that leaves.
+// TestRoomOfStepsThatWaitIsKept has a step of w that waits for its second look: its pod is to come to b. b stays, and of its room is
+// free what that leaves.
 func TestRoomOfStepsThatWaitIsKept(t *testing.T) {
 	for name, tc := range map[string]struct {
 		coming string // what the pod asks for of the four on b, one of which is in use

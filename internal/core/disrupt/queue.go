@@ -24,7 +24,7 @@ type Waiting struct {
 	Plan *v1alpha1.DisruptionPlan // by which it was approved, nil without approval
 }
 
-// late reports whether a step is looked at for the last time.
+// late reports whether a step has waited so long that it is dropped if it cannot begin now.
 func (p *Waiting) late(now time.Time) bool { return !now.Before(p.Due.Add(TurnWithin)) }
 
 // A Queue holds the steps that wait, each by its ID or by the name of its plan.
@@ -33,13 +33,13 @@ func (p *Waiting) late(now time.Time) bool { return !now.Before(p.Due.Add(TurnWi
 // controller begin the same steps in the same order.
 type Queue map[string]*Waiting
 
-// Add has a step wait for its second look.
+// Add puts a step into the queue, where it waits for its second look.
 func (q Queue) Add(step *Step, now time.Time) {
 	q[step.ID()] = &Waiting{Step: step, Due: now.Add(SecondLook)}
 }
 
-// Hold shows the planner what is not to be had because of the steps that wait: their nodes, and the room that their
-// pods are to get. An approved one is held by its plan.
+// Hold adds to w what the waiting steps need, so that the planner leaves it alone: their nodes, and the room that their pods are to get.
+// Approved steps are left out, because their plans hold it.
 func (q Queue) Hold(w *World) {
 	for _, id := range slices.Sorted(maps.Keys(q)) {
 		p := q[id]
@@ -66,10 +66,10 @@ func (q Queue) Round(now time.Time) *Round {
 	return &Round{queue: q, now: now, full: map[string]bool{}}
 }
 
-// Due takes the steps whose time has come out of the queue, the oldest first. Each is confirmed, and begun or
-// Refused, before the next one is asked for: those that are left wait for a look of their own, and budgets have
-// what the ones before have left. Nothing overtakes a step of its pools that waits for its turn, but for what was
-// approved, which its plan holds.
+// Due yields the steps whose second look is due, the oldest first, and takes each out of the queue. The caller confirms each step, and
+// begins it or calls Refused, before it asks for the next one, so that a step sees the budgets that the steps before it left.
+//
+// If a step of a pool waits for its turn, later steps of that pool are not yielded, so that they do not overtake it. Approved steps are.
 func (r *Round) Due() iter.Seq2[string, *Waiting] {
 	order := slices.SortedFunc(maps.Keys(r.queue), func(a, b string) int {
 		return cmp.Or(r.queue[a].Due.Compare(r.queue[b].Due), cmp.Compare(a, b))
@@ -89,9 +89,9 @@ func (r *Round) Due() iter.Seq2[string, *Waiting] {
 	}
 }
 
-// Refused returns the fate of a step that Confirm refused. What only budgets hold back stays in the queue until its
-// turn comes (waits). What lost its places or its saving, and what has waited for too long, is remembered as
-// failed.
+// Refused decides what happens to a step that Confirm refused. If only budgets hold it back, it goes back into the queue until its turn
+// comes (waits). If its places or its saving are lost (Scheduling), or it has waited for too long, the returned Memory remembers it as
+// failed. Otherwise it is only dropped.
 func (r *Round) Refused(id string, p *Waiting, why Refusal, m Memory) (waits bool, _ Memory) {
 	late := p.late(r.now)
 	if p.Plan == nil && !late && why.waitsForTurn() {

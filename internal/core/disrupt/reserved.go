@@ -10,10 +10,12 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// A node of a capacity reservation of which all machines are in use may have no replacement beside it: what its pods or its pool ask for is
-// in the reservation only. Where the feature gate for the reason is on, such a node goes first, and its pods get the place that it leaves.
+// A node of a capacity reservation of which all machines are in use may have no replacement beside it: what its pods or its pool ask
+// for is in the reservation only. Where the feature gate for the reason is on, such a node goes first, and its pods get the place that
+// it leaves.
 
-// reservationOf returns the reservation that a machine is of, "" if it is of none, or if nothing could be launched into its place.
+// reservationOf returns the capacity reservation of a claim's machine. It is "" if the machine is in none, or if the catalogue does not
+// have the reservation as available or full, so that nothing could be launched into the machine's place.
 func (s *survey) reservationOf(claim *v1.NodeClaim) string {
 	if claim.Labels[v1.CapacityTypeLabelKey] != v1.CapacityTypeReserved {
 		return ""
@@ -30,7 +32,7 @@ func (s *survey) reservationOf(claim *v1.NodeClaim) string {
 	return ""
 }
 
-// gives reports whether the machine of a claim may be of an offering.
+// gives reports whether the claim has all labels of an offering, so that its machine may be of this offering.
 func gives(o *cloud.Offering, claim *v1.NodeClaim) bool {
 	for key, value := range o.Labels {
 		if claim.Labels[key] != value {
@@ -40,7 +42,8 @@ func gives(o *cloud.Offering, claim *v1.NodeClaim) bool {
 	return true
 }
 
-// leaves reports whether a machine of a reservation goes already: one at a time does, because its pods need the place that it leaves.
+// leaves reports whether a machine of a reservation is on its way out already. Only one at a time goes, because its pods need the place
+// that it leaves.
 func (s *survey) leaves(reservation string) bool {
 	for n := range s.w.Snap.Nodes() {
 		if n.Claim != nil && (n.Deleting() || n.MarkedForRemoval) && s.reservationOf(n.Claim) == reservation {
@@ -50,7 +53,7 @@ func (s *survey) leaves(reservation string) bool {
 	return false
 }
 
-// withPlace returns pools as if one more machine were left in a reservation.
+// withPlace returns copies of pools whose catalogues have room for one more machine in a reservation. The originals are not changed.
 func withPlace(pools []engine.Pool, reservation string) []engine.Pool {
 	of := func(o cloud.Offering) bool { return o.Reservation == reservation && (o.Available || o.Full) }
 	out := slices.Clone(pools)
@@ -74,9 +77,9 @@ func withPlace(pools []engine.Pool, reservation string) []engine.Pool {
 	return out
 }
 
-// goesFirst returns the step that removes a node of a full reservation before its replacement is launched, nil if the gate for the reason
-// is off, another machine of the reservation goes already, or the place that becomes free does not take the node's pods. q is the question
-// as it stands after the steps that are taken.
+// goesFirst returns the step that removes a node of a full reservation before its replacement is launched, nil if the gate for the
+// reason is off, another machine of the reservation goes already, or the place that becomes free does not take the node's pods. q is
+// the question as it stands after the steps that are taken.
 func (s *search) goesFirst(of replacing, c *Candidate, taken []*Step, q engine.Question) *Step {
 	if !s.survey.settings.terminatesFirst(of.reason) {
 		return nil

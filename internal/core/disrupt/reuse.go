@@ -11,10 +11,10 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// May the last answer be used again? A search costs far more than anything else here, and a cluster never stands
-// still: pods start, report and stop, and nearly none of it can change the answer. So a pass that found nothing is
-// remembered in two ways, a record that costs nothing to compare with (lastPass) and a record that knows what an
-// answer depends on (lastSearch), both for five minutes, because prices and availability change without an event.
+// A verdict is the decision about using the last answer again. A search costs far more than anything else here. A cluster changes all the
+// time, since pods start, report and stop, but few of these changes can change the answer. So a pass that found nothing is remembered
+// in two ways: lastPass is fast to compare, and lastSearch knows what an answer depends on. Both last for five minutes, because prices
+// and availability change without an event.
 //
 //	the last search      the world now                             until          this pass
 //	found steps          any                                       –              searches anew
@@ -35,26 +35,26 @@ const (
 )
 
 const (
-	// sameFor is how long the same world has the same answer.
+	// sameFor is how long the answer of a search that found nothing is used again if the world is the same.
 	sameFor = 5 * time.Minute
-	// betweenSearches is how long a search that found nothing is not repeated in another world.
+	// betweenSearches is how long a search that found nothing is not repeated although the world has changed.
 	betweenSearches = 10 * time.Second
 )
 
-// lastPass is the world in which a pass found nothing that could ever be done without a change. The zero value is like no world.
+// lastPass describes the world in which a pass found nothing to do. The zero value equals no world.
 type lastPass struct {
-	news     uint64
+	news     uint64 // Snapshot.News
 	catalogs map[string]*cloud.Catalog
-	until    time.Time
-	surge    uint64
+	until    time.Time // when something changes by itself, or sameFor is over
+	surge    uint64    // World.SurgeTurn
 }
 
-// same reports whether w is that world.
+// same reports whether w is that world, at a time before until.
 func (l *lastPass) same(w *World) bool {
 	return l.news == w.Snap.News() && l.surge == w.SurgeTurn && w.Now.Before(l.until) && maps.Equal(l.catalogs, catalogsOf(w))
 }
 
-// catalogsOf are what each pool can launch: another pointer is another catalogue.
+// catalogsOf returns the catalogue of each pool. Catalogues are compared by pointer: another pointer is another catalogue.
 func catalogsOf(w *World) map[string]*cloud.Catalog {
 	out := make(map[string]*cloud.Catalog, len(w.Pools))
 	for name, input := range w.Pools {
@@ -66,17 +66,17 @@ func catalogsOf(w *World) map[string]*cloud.Catalog {
 // lastSearch is what the last search for a cheaper fleet found.
 type lastSearch struct {
 	world fingerprint // what the answer depends on
-	// Until sameUntil the same world has the same answer; until waitUntil not even another one is looked at. Both are zero when there
-	// was something to do.
+	// Until sameUntil the answer is used again if the world is the same. Until waitUntil it is used again even if the world has changed.
+	// Both are zero if the search found steps or did not try everything.
 	sameUntil, waitUntil time.Time
-	// cramped says how many nodes could go of the pools whose budgets were in use then, at least in part.
+	// cramped has how many nodes could go of each pool whose budget was in use then, at least in part (ledger.cramped).
 	cramped map[string]int
 
 	before, target cloud.NanoUSD
 	heldBack       map[string]cloud.NanoUSD // not changed
 }
 
-// verdict says what to do in a world.
+// verdict returns whether to search again in a world, or to use this answer.
 func (l *lastSearch) verdict(world fingerprint, budgets *ledger, now time.Time) verdict {
 	switch {
 	case now.Before(l.sameUntil) && l.world.equals(world):
@@ -87,8 +87,8 @@ func (l *lastSearch) verdict(world fingerprint, budgets *ledger, now time.Time) 
 	return searchAnew
 }
 
-// freed reports whether budgets let more go than then: empty nodes, which go first, may have used them up, and then nothing was found only
-// because nothing was allowed.
+// freed reports whether the budget of some pool lets more nodes go than at the last search. Then that search may have found nothing only
+// because empty nodes, which go first, had used the budget up.
 func (l *lastSearch) freed(budgets *ledger) bool {
 	for pool, n := range l.cramped {
 		if budgets.Left(pool, v1.DisruptionReasonUnderutilized) > n {
@@ -98,8 +98,8 @@ func (l *lastSearch) freed(budgets *ledger) bool {
 	return false
 }
 
-// tell hands on what is known.
-func (l *lastSearch) tell(out *Proposal, now time.Time) {
+// report writes what the search found into a proposal, and makes its Next no later than the end of sameUntil and waitUntil.
+func (l *lastSearch) report(out *Proposal, now time.Time) {
 	out.Before, out.Target = l.before, l.target
 	maps.Copy(out.HeldBack, l.heldBack)
 	for _, at := range []time.Time{l.waitUntil, l.sameUntil} {
@@ -109,12 +109,9 @@ func (l *lastSearch) tell(out *Proposal, now time.Time) {
 	}
 }
 
-// A fingerprint tells worlds apart in which a search could find different steps: what may move, which room there is for it, what else
-// waits for room, what can be bought, and what budgets allow.
-//
-// What is left out is what the answer does not depend on: what pods say of themselves, when nodes last reported, which pods are bound
-// where among those that cannot move. Two worlds that differ only in that have the same steps. Catalogues are compared by pointer: prices
-// change rarely, and then for everything.
+// A fingerprint differs between worlds in which a search could find different steps. It covers what may move, the room for it, what
+// else waits for room, what can be bought, and what budgets allow. It leaves out what the answer does not depend on, such as the status
+// of pods and when nodes last reported.
 type fingerprint struct {
 	sum      uint64
 	catalogs map[string]*cloud.Catalog
@@ -124,8 +121,9 @@ func (f fingerprint) equals(other fingerprint) bool {
 	return f.sum == other.sum && maps.Equal(f.catalogs, other.catalogs)
 }
 
-// Order is part of it where order is fixed (nodes and pods are sorted in a snapshot), so no set has to be built. Each list is
-// written with its length or its end, so that a pod that goes from one node to the next makes another fingerprint.
+// fingerprint returns the fingerprint of the world for a search among the movers. Lists are hashed in their order, which is fixed:
+// nodes and pods are sorted in a snapshot. Each list is written with its length or an end mark, so that a pod that goes from one node
+// to the next changes the sum.
 func (s *search) fingerprint(movers []*Candidate) fingerprint {
 	h := fnv.New64a()
 	buf := make([]byte, 0, 128)

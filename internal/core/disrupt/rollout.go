@@ -33,8 +33,8 @@ func (s *survey) heldByRollout(c *Candidate, reason v1.DisruptionReason) (why Re
 	return Refusal{}, false
 }
 
-// together returns those of some nodes that one question is asked about. A pool in which a rollout is under way gets machines for its own
-// drifted nodes only, so these are asked about apart from the others.
+// together returns the part of a window that one question is asked about. It is all of it, unless a pool in the window has a rollout
+// under way: such a pool gets machines for its own drifted nodes only, so then it is the nodes of the pool of the first one.
 func (s *search) together(window []*Candidate) []*Candidate {
 	if !slices.ContainsFunc(window, func(c *Candidate) bool { return s.survey.w.Rollouts[c.Pool.Name].Still }) {
 		return window

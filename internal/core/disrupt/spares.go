@@ -8,20 +8,20 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// Buffers keep room for pods to come. What they rest on is not empty, and consolidation moves nothing onto their
-// room: it would only have to be bought again. But no pod waits for that room yet. So what goes because it has
-// drifted goes without it, if need be.
+// Buffers keep room for future pods: a spare is a row (cluster.Pod) for one of these. A node with spares is not empty, and consolidation
+// moves no pods into their room, because it would have to be bought again. But no pod waits for that room yet, so a drifted node is
+// replaced even if its spares find no other place.
 
-// spares are the rows that stand for such pods, as far as there is room for them.
+// spares are the spares for which there is room on a node.
 type spares struct {
-	on map[string][]*cluster.Pod // by the name of the node
-	// still are the same rows as they are where their node stays: at home, and not to be moved by anybody. at says where.
+	on map[string][]*cluster.Pod // by the name of the node: used if the node goes
+	// still are copies of the same spares, used where their node stays; at has the name of that node.
 	still []*cluster.Pod
 	at    map[*cluster.Pod]string
 }
 
-// The row at home has the highest priority there is. Room that a buffer has is thereby taken before anything else is placed, which is what
-// it means to be there already; the row that is asked to move has the lowest, as every pod of a user comes first.
+// sparesOf collects the spares of a snapshot. The copies in still get the highest priority there is, so that their room is taken before
+// anything else is placed. The originals, which have to move, keep the lowest: every pod of a user comes first.
 func sparesOf(snap *cluster.Snapshot) spares {
 	out := spares{}
 	for s := range snap.Spares() {
@@ -43,10 +43,8 @@ func sparesOf(snap *cluster.Snapshot) spares {
 	return out
 }
 
-// elsewhere lists the spares that rest on nodes which stay and take pods.
-//
-// They are part of every question, although no step moves them: room that a buffer keeps on a node that stays must not be given away to
-// pods of a node that goes.
+// elsewhere lists the spares on nodes that stay and take pods. They are part of every question, although no step moves them, so that
+// their room is not given to pods of a node that goes.
 func (s *spares) elsewhere(gone, closed map[string]bool) []*cluster.Pod {
 	if len(s.still) == 0 {
 		return nil
@@ -54,7 +52,7 @@ func (s *spares) elsewhere(gone, closed map[string]bool) []*cluster.Pod {
 	return slices.DeleteFunc(slices.Clone(s.still), func(p *cluster.Pod) bool { return gone[s.at[p]] || closed[s.at[p]] })
 }
 
-// buffersOf names the objects whose room rests on a candidate.
+// buffersOf returns the names of the objects that keep room on a candidate, sorted and joined by commas.
 func (c *Candidate) buffersOf() string {
 	var names []string
 	for _, p := range c.Spares {

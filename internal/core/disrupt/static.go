@@ -9,14 +9,13 @@ import (
 	"karpenter.sh/karpenter/internal/core/static"
 )
 
-// replaceStatic proposes to replace those of some nodes that belong to pools with a fixed number of nodes, each by a node as its pool
-// asks for it now, whatever its pods need. As many go at once as the budgets and the pool's limit of nodes allow,
-// which is never exceeded, not even by a node on its way.
+// replaceStatic proposes to replace candidates of static pools, which have a fixed number of nodes. Each gets a node as its pool asks
+// for it now; the pods do not matter. As many go at once as the budgets and the pool's limit of nodes allow. Candidates of other pools
+// are ignored.
 //
-// Such a pool is not asked what its pods need, since its nodes are there for their own sake. One goes when its like
-// has come, so for a while there is one more than the pool wants. Where the pool's limit of nodes leaves no room
-// for that, or only the node's own place in a capacity reservation would take the other one, the node goes first if the
-// feature gate for the reason is on, and the pool is filled when it is gone; else it stays, with a refusal.
+// A node goes after its replacement has come, so for a while there is one node more than the pool wants. If the limit of nodes leaves
+// no room for that, or the replacement needs the node's own place in a capacity reservation, the node goes first, if the feature gate
+// for the reason is on: the pool is filled after it has gone. Otherwise it stays, with a refusal (hold).
 func (s *search) replaceStatic(of replacing, candidates []*Candidate) (steps []*Step) {
 	byPool := map[string][]*Candidate{}
 	for _, c := range candidates {
@@ -26,16 +25,17 @@ func (s *search) replaceStatic(of replacing, candidates []*Candidate) (steps []*
 	}
 	for _, name := range slices.Sorted(maps.Keys(byPool)) {
 		input, list := s.survey.w.Pools[name], byPool[name]
-		stand := static.StandOf(s.survey.w.Snap, name, func(*v1.NodeClaim) bool { return false })
+		noneGone := func(*v1.NodeClaim) bool { return false } // the snapshot shows all deletions
+		stand := static.StandOf(s.survey.w.Snap, name, noneGone)
 		if len(stand.Active)+stand.Leaving > int(*input.Pool.Spec.Replicas) {
-			continue // those that are too many go first
+			continue // the pool has too many nodes: the surplus goes first
 		}
 		beside := besides{pool: input, left: stand.Headroom(input.Pool), first: s.survey.settings.terminatesFirst(of.reason)}
 		beside.why = Refusal{Code: NoPlace, Limits: []string{name}}
 		if beside.left > 0 {
 			beside.opening, beside.why = s.openingOf(input, nil)
 		}
-		if beside.opening == nil && beside.first { // the others stay in any case
+		if beside.opening == nil && beside.first { // nodes of reservations come first: they may have a successor where others have none
 			slices.SortStableFunc(list, func(a, b *Candidate) int {
 				return compareBool(s.survey.reservationOf(b.Node.Claim) != "", s.survey.reservationOf(a.Node.Claim) != "")
 			})
@@ -60,16 +60,17 @@ func (s *search) replaceStatic(of replacing, candidates []*Candidate) (steps []*
 	return steps
 }
 
-// besides is what a static pool may have beside its nodes.
+// besides says which new nodes a static pool may have beside its present ones.
 type besides struct {
 	pool    engine.Pool
-	left    int  // nodes, by its limit
-	first   bool // a node may go before its replacement comes
-	opening *engine.Opening
-	why     Refusal // there is none
+	left    int             // how many more nodes its limit allows
+	first   bool            // a node may go before its replacement comes: the feature gate is on
+	opening *engine.Opening // a new node, nil if there can be none beside the present ones
+	why     Refusal         // why opening is nil
 }
 
-// successor returns what replaces a node of a static pool, and why the node goes first, if it does; or why nothing replaces it.
+// successor returns the opening that replaces a node of a static pool, and why the node goes first, "" if it does not. If nothing can
+// replace it, the opening is nil and why has the reason.
 func (s *search) successor(b *besides, c *Candidate) (o *engine.Opening, first TerminateFirst, why Refusal) {
 	if b.opening != nil && b.left > 0 {
 		return b.opening, "", Refusal{}
@@ -81,7 +82,7 @@ func (s *search) successor(b *besides, c *Candidate) (o *engine.Opening, first T
 	if !b.first {
 		return nil, "", why
 	}
-	gone := map[string]bool{c.Name(): true} // what can be launched once the node is
+	gone := map[string]bool{c.Name(): true} // from here on: what can be launched after the node has gone
 	if b.left <= 0 {
 		if o, why = s.openingOf(b.pool, gone); o != nil {
 			return o, StaticAtLimit, why
@@ -93,7 +94,7 @@ func (s *search) successor(b *besides, c *Candidate) (o *engine.Opening, first T
 	return o, NoReservedCapacity, why
 }
 
-// openingOf returns a new node of a static pool when some nodes are gone, or why there can be none.
+// openingOf returns the opening for a new node of a static pool, in a world without the nodes of gone, or nil and why there can be none.
 func (s *search) openingOf(pool engine.Pool, gone map[string]bool) (*engine.Opening, Refusal) {
 	w := s.survey.w
 	question := engine.Question{Snap: w.Snap, Gone: gone, Settings: w.Terms, Now: w.Now, Ended: w.Ended}

@@ -12,43 +12,41 @@ import (
 )
 
 const (
-	// mostAvoided is the part of the nodes that new pods may be kept off at a time: the rest must have room for a normal day.
+	// mostAvoided is the largest part of the nodes that new pods may be kept off: the rest must have room for a normal day.
 	mostAvoided = 0.2
-	// mostLeft is that part while the fleet is far from its target. Most of what comes to a node then was moved,
-	// and kube-scheduler would give it to the emptiest, which go next: the same pods would move twice.
+	// mostLeft is that part while the fleet is recovering, which means far from its target. Most pods that come to a node then were
+	// moved. kube-scheduler would put them on the emptiest nodes, which go next, so the same pods would move twice.
 	mostLeft = 0.9
-	// stickiness is how much more a node seems to waste once new pods are kept off it, so that the choice does not change all day.
+	// stickiness is the factor by which the waste of a node is raised once new pods are kept off it, so that the choice does not change
+	// often.
 	stickiness = 1.5
 )
 
-// Steering says which nodes should carry the taint that makes kube-scheduler prefer other ones. By itself it
-// spreads pods over the emptiest nodes, and so fills those again that could soon go. The taint forbids nothing: a
-// pod that fits nowhere else still goes there.
+// Steering has the nodes whose taint has to change: true if the node should get the taint that makes kube-scheduler prefer other nodes,
+// false if it should lose it. By itself kube-scheduler spreads pods over the emptiest nodes, and so fills nodes again that could soon go.
+// The taint forbids nothing: a pod that fits nowhere else still goes there.
 //
-// It is the cheapest way to consolidate: pods that end by themselves need no eviction, and if nothing new comes to a node it is empty some
-// day. The taint asks kube-scheduler to prefer other nodes. On a few nodes at a time, those that waste most, because where most nodes are
-// tainted none is.
+// It is the cheapest way to consolidate: if no new pods come to a node, its pods end by themselves and need no eviction. Only the few
+// nodes that waste most are tainted, because the taint has no effect if most nodes have it.
 type Steering map[*cluster.Node]bool
 
-// Avoided reports whether new pods are kept off a node.
+// Avoided reports whether a node has the taint that keeps new pods off it.
 func Avoided(n *corev1.Node) bool {
 	return n != nil && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1.UnderusedTaintKey })
 }
 
-// avoid chooses the nodes that waste most, as many as cost what the fleet is dearer than its target.
-//
-// As many nodes as the fleet could do without, judged by their price: to steer pods off more would only spread them over fewer. The one
-// that would go by itself soonest is not known, so the most wasteful stands for it; those chosen before stay chosen unless another one is
-// clearly worse, since pods need hours to come to an end. part is how many of the nodes may be chosen.
+// avoid chooses the nodes that new pods should be kept off: those that waste most, as many as the fleet could do without. Together they
+// cost at most what the fleet is dearer than its target. Nodes that were chosen before stay chosen unless another one wastes clearly
+// more (stickiness), since pods need hours to end. part is the largest part of the nodes that may be chosen; at least one may.
 func avoid(order []*Candidate, wasted map[*Candidate]float64, goal target, part float64) map[types.UID]bool {
-	most := func(c *Candidate) float64 {
+	waste := func(c *Candidate) float64 {
 		if Avoided(c.Node.Node) {
 			return stickiness * wasted[c]
 		}
 		return wasted[c]
 	}
 	order = slices.Clone(order)
-	slices.SortStableFunc(order, func(a, b *Candidate) int { return cmp.Compare(most(b), most(a)) })
+	slices.SortStableFunc(order, func(a, b *Candidate) int { return cmp.Compare(waste(b), waste(a)) })
 	out := map[types.UID]bool{}
 	left := max(1, int(part*float64(len(order))))
 	for surplus := goal.before - goal.after; left > 0 && len(order) > 1; left-- {
@@ -63,12 +61,13 @@ func avoid(order []*Candidate, wasted map[*Candidate]float64, goal target, part 
 	return out
 }
 
-// steer returns the verdict on each Karpenter node: a node that consolidation may remove is judged by the last
-// search, a node that may not be removed must not be avoided, nor one of a pool whose budgets let none go, and a
-// node that has only just seen a pod come or go, or is on its way out, keeps its taint.
+// steer returns the nodes whose taint has to change. avoided are the claims that the last search chose, nil before the first search.
 //
-// Every taint that is there must have a reason today. So it begins with taking all of them off, and keeps those of nodes about which the
-// last search still holds: a taint that was forgotten would keep new pods off a good node for ever.
+// Every taint must have a reason now, since a forgotten taint would keep new pods off a good node for ever. So steer begins with
+// removing all taints, except from nodes that are part of a step or blocked by something that ends by itself (Code.Passes). Then it
+// keeps those of candidates that consolidation may remove, even if a pod came or went there lately. At last it sets or removes the
+// taint of each mover as the last search chose. Nodes of a pool whose budgets allow consolidation no node at all (frozen) lose their
+// taints.
 func (s *search) steer(candidates, movers []*Candidate, avoided map[types.UID]bool) Steering {
 	frozen := func(c *Candidate) bool {
 		return s.ledger.counts[c.Pool.Name].Raw[v1.DisruptionReasonUnderutilized] == 0

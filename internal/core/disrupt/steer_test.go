@@ -144,8 +144,8 @@ func TestSteering(t *testing.T) {
 	}
 }
 
-// TestHowManyAreAvoided has twenty nodes, some of which could go if the budget were not used up. kube-scheduler would give the pods of those that go first
-// to those that go next.
+// TestHowManyAreAvoided has twenty nodes, some of which could go if the budget were not used up. kube-scheduler would give the pods of
+// those that go first to those that go next.
 func TestHowManyAreAvoided(t *testing.T) {
 	for name, tc := range map[string]struct {
 		full, want int // nodes whose pods leave no room; marked ones
@@ -183,7 +183,7 @@ func TestARestartKeepsWhatWasMarked(t *testing.T) {
 	f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand, underused).pods("a", "web", 4, "1", "1Gi")
 	w := f.world()
 	candidates := surveyOf(w).candidates()
-	movers, _ := movers(candidates)
+	movers, _ := moversOf(candidates)
 	s := surveyOf(w).search()
 	if got := s.steer(candidates, movers, nil); len(got) > 0 {
 		t.Errorf("before the first search %d nodes are changed", len(got))

@@ -34,7 +34,7 @@ func TestTheFormulaOfTheToll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := toll{settings: DefaultSettings(), perPod: 1, rates: rates{tc.arrivals, tc.steady, tc.moved}}
-			c.look(tc.first)
+			c.updateRecovering(tc.first)
 			if got := c.at(tc.distance); math.Abs(got-tc.want) > 1e-9 {
 				t.Errorf("toll = %v, want %v", got, tc.want)
 			}
@@ -48,7 +48,7 @@ func TestAFleetRecoversUntilItIsNear(t *testing.T) {
 		distance float64
 		want     bool
 	}{{0.11, false}, {0.121, true}, {0.05, true}, {0.0401, true}, {0.0399, false}, {0.11, false}} {
-		if c.look(step.distance); c.recovering != step.want {
+		if c.updateRecovering(step.distance); c.recovering != step.want {
 			t.Errorf("at %v: recovering %v, want %v", step.distance, c.recovering, step.want)
 		}
 	}

@@ -13,12 +13,11 @@ import (
 	"karpenter.sh/karpenter/internal/core/worth"
 )
 
-// Waste is what makes nodes comparable that hold different things. A node at half of its memory and all of its
-// cores is not half empty if cores are what machines are priced by. At market prices (package worth) the pods on a
-// node are worth at most what the cheapest fleet would pay for them; what the node costs beyond is waste, for any
-// reason.
+// Waste compares nodes that hold different pods. The pods on a node have a worth at market prices (package worth): at most what the
+// cheapest fleet would pay for them. The rest of the node's price is waste. A count of free resources would not do: a node that uses
+// half of its memory and all of its cores is not half empty if machines are priced by cores.
 
-// onOffer lists the machines that the pools may launch, each at its cheapest.
+// onOffer lists the types that the pools may launch, each with its lowest price. Exotic types are left out.
 func onOffer(pools []engine.Pool) []worth.Machine {
 	var out []worth.Machine
 	for _, p := range pools {
@@ -42,13 +41,13 @@ func onOffer(pools []engine.Pool) []worth.Machine {
 	return out
 }
 
+// amountsOf returns the CPU in thousandths of a core and the memory in bytes.
 func amountsOf(r corev1.ResourceList) worth.Amounts {
 	return worth.Amounts{CPU: 1000 * r.Cpu().AsApproximateFloat64(), Memory: r.Memory().AsApproximateFloat64()}
 }
 
-// loadsOf returns what the pods of each candidate ask for, and all of them. Pods of a class ask for the same.
-//
-// Spares count like pods: a buffer wants that room, and pays for it.
+// loadsOf returns the sum of requests of the pods of each candidate, and of all candidates. Spares count like pods, because their buffer
+// pays for the room. Requests are worked out once for each class of pods.
 func loadsOf(candidates []*Candidate) (loads map[*Candidate]worth.Amounts, all worth.Amounts) {
 	loads = make(map[*Candidate]worth.Amounts, len(candidates))
 	known := map[*podclass.Class]worth.Amounts{}
@@ -68,11 +67,9 @@ func loadsOf(candidates []*Candidate) (loads map[*Candidate]worth.Amounts, all w
 	return loads, all
 }
 
-// byWaste puts the candidates first whose price is least covered by what their pods are worth, and notes how much of it is not.
-// perPod is what a pod is worth on average.
-//
-// Waste is taken as a part of the price. In dollars large nodes would always come first, though what they waste may be less than what any
-// fleet would; as a part, a node that is nine tenths empty comes before a node that is half empty, whatever their sizes.
+// byWaste sorts the candidates by the part of their price that is wasted, the most wasteful first, and sets s.wasted. perPod is what a
+// pod is worth on average, in dollars an hour. In dollars large nodes would always come first; as a part, a node that is nine tenths
+// empty comes before a node that is half empty, whichever is larger.
 func (s *search) byWaste(candidates []*Candidate) (order []*Candidate, perPod float64) {
 	loads, all := loadsOf(candidates)
 	market := worth.Find(onOffer(s.whatIf.openable), all)
@@ -80,7 +77,7 @@ func (s *search) byWaste(candidates []*Candidate) (order []*Candidate, perPod fl
 	for _, c := range candidates {
 		s.wasted[c] = c.Price.Dollars() - market.Of(loads[c])
 	}
-	part := func(c *Candidate) float64 { return s.wasted[c] / max(c.Price.Dollars(), 1e-9) }
+	part := func(c *Candidate) float64 { return s.wasted[c] / max(c.Price.Dollars(), 1e-9) } // 1e-9: never divide by 0
 	order = slices.Clone(candidates)
 	slices.SortFunc(order, func(a, b *Candidate) int {
 		return cmp.Or(cmp.Compare(part(b), part(a)), cmp.Compare(a.Name(), b.Name()))

@@ -15,17 +15,18 @@ import (
 
 // whatIf asks the engine what happens without some nodes.
 //
-// A what-if question is a plan for waiting pods in which some nodes are gone and their pods wait too. Nothing else about it is special:
-// the same engine, the same rules, the same prices. What a step promises is therefore what provisioning would do if a failure pulled the
-// plugs of those nodes, and a pod that would have no place then has a reason that people know from pods that wait.
+// A what-if question is an ordinary plan for waiting pods, in which some nodes are gone and their pods wait too: the same engine, the
+// same rules, the same prices. So a step does what provisioning would do if these nodes failed at once, and a pod without a place gets
+// the same reasons as a pod that waits.
 type whatIf struct {
 	survey   *survey
-	openable []engine.Pool      // where machines may be opened
-	gated    map[string]bool    // nodes that take no pods which consolidation moves
-	kept     []engine.Placement // of other steps, which alone get them
-	work     int                // pods asked about so far, and one for each question: what a plan takes grows with its pods
+	openable []engine.Pool      // pools in which machines may be opened
+	gated    map[string]bool    // nodes that get no pods which consolidation moves
+	kept     []engine.Placement // places of other steps' pods: their room is not given to other pods
+	work     int                // pods asked about so far, plus one for each question: a measure of the time used
 }
 
+// whatIf prepares questions about the world. Pools that are static, not ready or being deleted open no machines.
 func (s *survey) whatIf() *whatIf {
 	q := &whatIf{survey: s, gated: union(s.closed, s.settling), kept: slices.Clip(s.w.Coming)}
 	for _, name := range slices.Sorted(maps.Keys(s.w.Pools)) {
@@ -39,8 +40,8 @@ func (s *survey) whatIf() *whatIf {
 
 // opens returns the pools in which a step may open machines in place of some nodes.
 //
-// While a rollout of a pool is under way or stopped, its machines may be bad ones: it gets only those that replace its own nodes, of which
-// the rollout decides how many go. The pods of a broken node get what waiting pods would get.
+// While a rollout of a pool is under way or stopped, its machines may be bad ones: it gets only those that replace its own nodes, of
+// which the rollout decides how many go. The pods of a broken node get what waiting pods would get.
 func (q *whatIf) opens(reason v1.DisruptionReason, remove []*Candidate) []engine.Pool {
 	if q.survey.w.Rollouts == nil || reason == v1.DisruptionReasonUnhealthy {
 		return q.openable
@@ -58,7 +59,7 @@ func (q *whatIf) gate(going []*Candidate) {
 	}
 }
 
-// union is a new set of what is in one of two.
+// union returns a new set with what is in a or b.
 func union(a, b map[string]bool) map[string]bool {
 	out := make(map[string]bool, len(a)+len(b))
 	maps.Copy(out, a)
@@ -79,18 +80,16 @@ type part struct {
 	place  []engine.Placement
 }
 
-// ask plans the fleet without the nodes of remove. Nodes whose pods find no place stay, and the rest is asked again, until what
-// is left works. Nodes whose spares find none stay too.
+// ask plans the fleet without the nodes of remove, for consolidation. Nodes whose pods or spares find no place stay (refused), and the
+// rest is asked again, until all pods of the rest have places.
 func (q *whatIf) ask(remove []*Candidate, base engine.Question) answer {
 	base.Pools = q.opens(v1.DisruptionReasonUnderutilized, remove)
 	return q.askWith(remove, base, q.survey.resting)
 }
 
-// insist asks for the same where no buffer keeps a node: what has no place while buffers have theirs is asked about without them. Machines
-// are opened in the pools of base, or where it names none, in those that opens returns.
-//
-// A buffer is a wish for room, and a node that has drifted goes in the end. First it is tried with room for both; the wish is dropped only
-// where it would keep the node.
+// insist is ask for nodes that are replaced at any price, which buffers must not keep. If some of the nodes are refused, everything is
+// asked again without the spares of buffers. Machines are opened in the pools of base, or if it names none, in those that opens
+// returns.
 func (q *whatIf) insist(reason v1.DisruptionReason, remove []*Candidate, base engine.Question) answer {
 	if base.Pools == nil {
 		base.Pools = q.opens(reason, remove)
@@ -102,9 +101,9 @@ func (q *whatIf) insist(reason v1.DisruptionReason, remove []*Candidate, base en
 	return q.askWith(remove, base, spares{})
 }
 
-// Each round loses the nodes whose pods are stuck and asks again about all others, because what the stuck pods took in that plan is free
-// now. It ends: every round has fewer nodes. A plan that was cut short says nothing of pods that it did not come to, so what it did find
-// is not believed either.
+// askWith is the loop of ask and insist, with the spares that are to keep their room. Each round leaves out the nodes whose pods are
+// stuck (have no place) and asks again about the others, because the room that pods of these nodes took is free again. If the engine
+// stopped early and no pod is stuck, the answer has no parts: pods that it did not reach may have no place.
 func (q *whatIf) askWith(remove []*Candidate, base engine.Question, resting spares) answer {
 	out := answer{refused: map[*Candidate][]Stuck{}}
 	for len(remove) > 0 && !q.survey.w.ended() {
@@ -119,7 +118,7 @@ func (q *whatIf) askWith(remove []*Candidate, base engine.Question, resting spar
 			out.parts = split(remove, plan, home)
 			return out
 		}
-		if len(stuck) == 0 { // cut short: nothing is known of the pods that were not reached
+		if len(stuck) == 0 { // the plan is partial
 			return out
 		}
 		maps.Copy(out.refused, stuck)
@@ -128,10 +127,8 @@ func (q *whatIf) askWith(remove []*Candidate, base engine.Question, resting spar
 	return out
 }
 
-// noPlace says which pods would not find another place.
-//
-// A few names are enough to begin with, as the reasons of pods of one node are nearly always the same; how many more there are says how
-// far the node is from going.
+// noPlace returns the refusal of a node whose pods find no other place: the first few pods by name with their reasons, how many more
+// there are, and the limits and quotas that kept any of the pods out. It sorts stuck in place.
 func noPlace(stuck []Stuck) Refusal {
 	slices.SortFunc(stuck, func(a, b Stuck) int { return a.Pod.Compare(b.Pod) })
 	first := min(len(stuck), named)
@@ -149,14 +146,13 @@ func noPlace(stuck []Stuck) Refusal {
 	return why
 }
 
-// searchEach is how much work each question may put into finding a cheaper fleet: a pass asks many, and nothing waits for it.
+// searchEach is how much work each question may put into finding a cheaper fleet. It is small because a pass asks many questions.
 const searchEach = work.Second / 2
 
-// The pods of the nodes that go stand in one queue with those that wait anyway. So a step cannot take room that a waiting pod needs, and
-// where room is short the pods of higher priority have it, whether they wait or would have to move. Machines that only waiting pods need
-// are left to provisioning; the answer is read for the nodes that were asked about.
+// plan asks the engine one question, and returns its plan with the nodes that the asked pods leave.
 //
-// No bound is asked for: only the price decides, and a proof would take as long as the plan.
+// The pods of the removed nodes are planned together with the pods that wait anyway. So a step cannot take room that a waiting pod needs,
+// and if room is short the pods of higher priority get it. Machines that only waiting pods need are left to provisioning (see split).
 func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares) (*engine.Plan, homes) {
 	in := base
 	in.Snap, in.Settings, in.Now, in.Simulation, in.Ended = q.survey.w.Snap, q.survey.w.Terms, q.survey.w.Now, true, q.survey.w.Ended
@@ -164,7 +160,7 @@ func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares)
 	if books := q.survey.w.Commitments; books != nil {
 		in.Commitments = books.Certain
 	}
-	in.Settings.Unproven = true // only the price counts here
+	in.Settings.Unproven = true // only the price counts here, and a proof of the bound would take as long as the plan
 	in.Settings.Search = cmp.Or(in.Settings.Search, searchEach)
 	in.Settings.FirstFit = base.Settings.FirstFit
 	in.Gone = maps.Clone(base.Gone)
@@ -192,10 +188,10 @@ func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares)
 	return q.survey.w.Engine.Plan(in), home
 }
 
-// homes are the nodes that pods of a question leave.
+// homes finds the removed node that a pod of a question leaves.
 type homes struct {
 	nodes  map[string]*Candidate
-	spares map[*cluster.Pod]*Candidate // that rest on them
+	spares map[*cluster.Pod]*Candidate // the nodes of spares
 }
 
 // of returns the node that a pod leaves, nil for a pod that waits or rests elsewhere.
@@ -206,11 +202,9 @@ func (h *homes) of(p *cluster.Pod) *Candidate {
 	return h.nodes[p.NodeName]
 }
 
-// split cuts a plan into the smallest parts that can be carried out alone: nodes are tied together by an opening that
-// takes pods of several of them. Openings that only waiting pods need are the provisioner's affair.
-//
-// Nodes and openings make a graph, an edge where an opening takes a pod of a node; its components are the parts. Pods that go to nodes
-// that stay tie nothing together: that room is there whatever else happens.
+// split cuts a plan into the smallest parts that can be carried out alone. Nodes are in one part if an opening takes pods of both: the
+// parts are the connected components of this graph, found by union-find. Pods that go to nodes that stay do not connect nodes. Openings
+// that only waiting pods need are left out, because provisioning makes them.
 func split(remove []*Candidate, plan *engine.Plan, home homes) []part {
 	index := map[*Candidate]int{}
 	parent := make([]int, len(remove))
@@ -224,7 +218,7 @@ func split(remove []*Candidate, plan *engine.Plan, home homes) []part {
 		}
 		return i
 	}
-	owner := make([]int, len(plan.Open))
+	owner := make([]int, len(plan.Open)) // a node of which the opening takes pods, -1 if it takes pods of none
 	for i, o := range plan.Open {
 		owner[i] = -1
 		for _, p := range o.Pods {
@@ -267,7 +261,7 @@ func split(remove []*Candidate, plan *engine.Plan, home homes) []part {
 	return out
 }
 
-// price adds up what the removed nodes cost.
+// price returns the sum of the list prices of the removed nodes.
 func (p *part) price() cloud.NanoUSD {
 	total := cloud.NanoUSD(0)
 	for _, c := range p.remove {

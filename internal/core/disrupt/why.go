@@ -8,13 +8,12 @@ import (
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 )
 
-// WhyStays says everything that keeps a node where it is now, by the name of its row: first what keeps it whatever
-// the reason, then what keeps it from going because it is empty, drifted or dearer than what its pods need. It asks
-// what a pass would ask if this were the only node, and knows of earlier passes what m does. Nothing is returned
-// for a node that the next pass removes.
+// WhyStays returns everything that keeps a node (the name of its row) where it is now: first what keeps it from going for any reason,
+// then what keeps it from going because it is empty, drifted or too dear. It asks what a pass would ask if this were the only node, and
+// knows of earlier passes what m remembers. It returns nothing for a node that the next pass removes.
 //
-// That is every brake of package disrupt (docs/disruption.md has the list). What stops the whole loop is not a node's affair: a picture of
-// the cluster that is no longer fed, and the second look at a step after its delay.
+// docs/disruption.md lists all of these. What stops the whole loop is not covered: a snapshot that is no longer updated, and the second
+// look at a step after its delay.
 func WhyStays(w *World, m Memory, node string) []Refusal {
 	s := surveyOf(w).search()
 	at := slices.IndexFunc(s.survey.rows, func(c *Candidate) bool { return c.Name() == node })
@@ -24,10 +23,10 @@ func WhyStays(w *World, m Memory, node string) []Refusal {
 	c := s.survey.rows[at]
 	x := &explanation{survey: s.survey, whatIf: s.whatIf, search: s, memory: &m, of: c}
 	if s.survey.busy(c) {
-		x.no(Refusal{Code: InStep})
+		x.add(Refusal{Code: InStep})
 	}
 	if until, held := m.held(c, w.Now); held {
-		x.no(Refusal{Code: Setback, Until: until})
+		x.add(Refusal{Code: Setback, Until: until})
 	}
 	for _, block := range []*Refusal{c.Block, c.Held} {
 		if block != nil {
@@ -35,7 +34,7 @@ func WhyStays(w *World, m Memory, node string) []Refusal {
 		}
 	}
 	if c.Pool == nil || c.Block != nil && c.Block.Code.Passes() {
-		return x.out // there is nothing to be said yet, or any more, of reasons to go
+		return x.out // the node is not ready to be judged yet, or is going already
 	}
 	switch {
 	case c.Drifted != nil:
@@ -48,7 +47,7 @@ func WhyStays(w *World, m Memory, node string) []Refusal {
 	return x.out
 }
 
-// An explanation is what WhyStays has found.
+// An explanation collects what WhyStays finds about one node.
 type explanation struct {
 	survey *survey
 	whatIf *whatIf
@@ -58,45 +57,47 @@ type explanation struct {
 	out    []Refusal
 }
 
-func (x *explanation) no(why Refusal) { x.out = append(x.out, why.of(x.of)) }
+// add adds a refusal of the node.
+func (x *explanation) add(why Refusal) { x.out = append(x.out, why.of(x.of)) }
 
-// budget adds what the budgets of the pool hold back.
+// budget adds a refusal if a budget of the pool does not parse or lets no node go for the reason now.
 func (x *explanation) budget(reason v1.DisruptionReason) {
 	pool := x.of.Pool.Name
 	switch {
 	case x.search.ledger.counts[pool].Err != nil:
-		x.no(Refusal{Code: BudgetUnread, Name: pool, Value: x.search.ledger.counts[pool].Err.Error()})
+		x.add(Refusal{Code: BudgetUnread, Name: pool, Value: x.search.ledger.counts[pool].Err.Error()})
 	case x.search.ledger.Spent(pool, reason):
-		x.no(Refusal{Code: Budget, Reason: reason, Name: pool, Need: 1})
+		x.add(Refusal{Code: Budget, Reason: reason, Name: pool, Need: 1})
 	}
 }
 
-// quiet adds that consolidateAfter is not over.
+// quiet adds a refusal if a pod came or went less than consolidateAfter ago.
 func (x *explanation) quiet(reason v1.DisruptionReason) {
 	if !x.of.Consolidatable {
 		until := lifecycle.Consolidatable(x.of.Node.Claim.DeepCopy(), x.of.Pool, x.survey.w.Now)
-		x.no(Refusal{Code: Settling, Reason: reason, Name: x.of.Pool.Name, Until: until})
+		x.add(Refusal{Code: Settling, Reason: reason, Name: x.of.Pool.Name, Until: until})
 	}
 }
 
-// vacated adds that the node has been without pods for too short a time.
+// vacated adds a refusal if the node has been vacant for less than leastVacancy.
 func (x *explanation) vacated(reason v1.DisruptionReason) {
 	if at := x.survey.vacant(x.of); at.After(x.survey.w.Now) {
-		x.no(Refusal{Code: JustVacated, Reason: reason, Until: at})
+		x.add(Refusal{Code: JustVacated, Reason: reason, Until: at})
 	}
 }
 
+// whyEmpty adds what keeps an empty node. Nothing else is asked if it may never go because it is empty.
 func (x *explanation) whyEmpty() {
 	reason, pool := v1.DisruptionReasonEmpty, x.of.Pool
 	switch {
 	case x.of.Static():
-		x.no(Refusal{Code: FixedNodes, Reason: reason, Name: pool.Name})
+		x.add(Refusal{Code: FixedNodes, Reason: reason, Name: pool.Name})
 		return
 	case x.of.unconsolidated():
-		x.no(Refusal{Code: DoNotConsolidate, Reason: reason, Name: v1.DoNotConsolidateAnnotationKey})
+		x.add(Refusal{Code: DoNotConsolidate, Reason: reason, Name: v1.DoNotConsolidateAnnotationKey})
 		return
 	case pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
-		x.no(Refusal{Code: ConsolidateNever, Reason: reason, Name: pool.Name})
+		x.add(Refusal{Code: ConsolidateNever, Reason: reason, Name: pool.Name})
 		return
 	}
 	x.quiet(reason)
@@ -104,10 +105,11 @@ func (x *explanation) whyEmpty() {
 	x.budget(reason)
 }
 
+// whyDrifted adds what keeps a drifted node, and asks the engine for a replacement.
 func (x *explanation) whyDrifted() {
 	reason := v1.DisruptionReasonDrifted
 	if why, held := x.survey.heldByRollout(x.of, reason); held {
-		x.no(why)
+		x.add(why)
 	}
 	if x.of.idle() && !x.of.Static() {
 		x.vacated(reason)
@@ -124,26 +126,26 @@ func (x *explanation) whyDrifted() {
 	x.out = append(x.out, x.search.stuck...)
 }
 
-// It asks the question that a pass asks last, about this node alone, and takes away what holds only by chance: which trials were left,
-// which steps came first. So a node for which nothing is said here goes in one of the next passes, unless something better is found for
-// it.
+// whyDear adds what keeps consolidation from removing the node. It asks the engine about this node alone, as the last width of a search
+// does (choice.singles), without regard to trials and to other steps of a pass. So a node for which it finds nothing goes in one of the
+// next passes, unless a better step is found.
 func (x *explanation) whyDear() {
 	reason := v1.DisruptionReasonUnderutilized
 	if x.of.Static() {
-		x.no(Refusal{Code: FixedNodes, Reason: reason, Name: x.of.Pool.Name})
+		x.add(Refusal{Code: FixedNodes, Reason: reason, Name: x.of.Pool.Name})
 		return
 	}
 	if len(x.of.Pods) == 0 {
-		x.no(Refusal{Code: FeedsBuffer, Reason: reason, Name: x.of.buffersOf()})
+		x.add(Refusal{Code: FeedsBuffer, Reason: reason, Name: x.of.buffersOf()})
 	}
 	if why, _ := consolidates(x.of); why.Code != "" {
-		if why.Code != FeedsBuffer { // which has been said
+		if why.Code != FeedsBuffer { // which was added above
 			x.out = append(x.out, why)
 		}
 		return
 	}
 	if why, held := x.survey.heldByRollout(x.of, reason); held {
-		x.no(why)
+		x.add(why)
 	}
 	x.quiet(reason)
 	x.budget(reason)
@@ -160,17 +162,18 @@ func (x *explanation) whyDear() {
 		}
 		return
 	}
-	movers, _ := movers(candidates)
+	movers, _ := moversOf(candidates)
 	if perMove := x.toll(movers); found[0].Gains().Dollars() < perMove*found[0].moves() {
-		x.no(Refusal{Code: TooManyMoves, Reason: reason, Have: found[0].Gains().Dollars() / found[0].moves(), Need: perMove})
+		x.add(Refusal{Code: TooManyMoves, Reason: reason, Have: found[0].Gains().Dollars() / found[0].moves(), Need: perMove})
 		return
 	}
 	if until := x.memory.search.waitUntil; until.After(x.survey.w.Now) {
-		x.no(Refusal{Code: SearchWaits, Reason: reason, Until: until})
+		x.add(Refusal{Code: SearchWaits, Reason: reason, Until: until})
 	}
 }
 
-// toll is what a move must save now. The last search knows how near the fleet is to its target; without one the target is searched for.
+// toll returns what a step must gain now for each pod that it moves, in dollars an hour. It uses the target of the last search; without
+// one it searches for the target.
 func (x *explanation) toll(movers []*Candidate) float64 {
 	order, perPod := x.search.byWaste(movers)
 	before, target := x.memory.search.before, x.memory.search.target

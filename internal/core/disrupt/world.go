@@ -26,12 +26,11 @@ type World struct {
 	NotReady map[string]bool
 	// Busy holds the claims that take part in a step that is being carried out, or waits to be looked at again.
 	Busy map[types.UID]bool
-	// Promised counts, by pool, the nodes of steps that wait for their confirmation or their turn: consolidation counts them.
+	// Promised counts, by pool, the nodes of steps that wait for their confirmation or their turn. Consolidation leaves budget for them.
 	Promised map[string]int
-	// Ahead says that steps may wait for their turn: more nodes are planned for than may go at once.
+	// Ahead says that steps may wait for their turn, so consolidation plans for more nodes than may go at once.
 	Ahead bool
-	// Vacant says since when nodes have been empty and promised to no pod, by claim; a claim that it does not name
-	// always was, if it is now.
+	// Vacant says since when nodes have been vacant, by claim (see Vacancies). A claim that is missing counts as vacant for long.
 	Vacant map[types.UID]time.Time
 	// Facts are what was read of rows at earlier looks, nil if rows are read once.
 	Facts *Facts
@@ -55,7 +54,7 @@ type World struct {
 	// Engine answers what-if questions, and Terms are part of each of them.
 	Engine asker
 	Terms  engine.Settings
-	// Ended reports that nothing waits for the answer any more: no further question is asked then. nil: never.
+	// Ended reports that the caller no longer needs the answer. Then no further question is asked. nil: never.
 	Ended func() bool
 }
 
@@ -66,22 +65,23 @@ type asker interface {
 
 func (w *World) ended() bool { return w.Ended != nil && w.Ended() }
 
-// Settings are the tunables of disruption. Where Trials, or what the toll is divided by, is not more than nothing, that of DefaultSettings
-// counts.
+// Settings are the tunables of disruption. Trials and the numbers that the toll divides by must be above 0: otherwise those of
+// DefaultSettings are used (complete).
 type Settings struct {
 	SpotToSpot bool // feature gate SpotToSpotConsolidation
-	// A node goes before its replacement comes where there can be none beside it: feature gates TerminateFirstDrift, TerminateFirstRepair.
+	// A node goes before its replacement comes where there can be none beside it: feature gates TerminateFirstDrift,
+	// TerminateFirstRepair.
 	TerminateFirstDrift, TerminateFirstRepair bool
 	// MinSaving is the part of the price of the removed nodes that a step must gain, before any pod is moved for it.
 	MinSaving float64
-	// Toll is what a step must save in an hour for each pod that it moves, in units of what an average pod costs, before the others
-	// make it larger or smaller: see toll.
+	// Toll is what a step must save in an hour for each pod that it moves, in units of what an average pod costs. The settings below
+	// make it larger or smaller: see type toll.
 	Toll float64
 	// ArrivalsPerHour is the part of the pods that comes by itself in an hour of a restless cluster, MovedPerDay
 	// the part that may be moved within a day before moves get dearer, and SlackOfPrice the part of its price by
 	// which a fleet may be dearer than its target before they get cheaper.
 	ArrivalsPerHour, MovedPerDay, SlackOfPrice float64
-	// HoursPerMove says what a move must bring in before as many pods have come as there are: what an average pod costs in so many hours.
+	// HoursPerMove says what a move must save until all pods have turned over once: what an average pod costs in so many hours.
 	HoursPerMove float64
 	// Surge says that pods which must not go without a successor move by a restart of their Deployment.
 	Surge bool
@@ -102,16 +102,15 @@ func (s Settings) terminatesFirst(reason v1.DisruptionReason) bool {
 	return false
 }
 
-// DefaultSettings are the values that are used unless the user chose others.
-//
-// They are a compromise, and internal/testing/daysim plays days of arrivals and departures to see what another one
-// would cost: the bill of a day on one side, the pods that were moved on the other.
+// DefaultSettings are the values that are used unless the user chose others. They are a compromise between the bill of a day and the
+// number of moved pods; internal/testing/daysim simulates days of arrivals and departures to compare others.
 func DefaultSettings() Settings {
 	return Settings{MinSaving: 0.03, Toll: 1, ArrivalsPerHour: 0.02, MovedPerDay: 0.3, SlackOfPrice: 0.06, HoursPerMove: 4,
 		RestartSaving: 0.01, Trials: 96}
 }
 
-// complete puts the defaults in the place of what would make the toll no number.
+// complete returns the settings with defaults in place of those that are not above 0, or not a number, and would break the toll or a
+// search.
 func (s Settings) complete() Settings {
 	d := DefaultSettings()
 	if !(s.ArrivalsPerHour > 0) {

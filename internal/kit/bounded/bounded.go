@@ -1,6 +1,6 @@
-// Package bounded holds the numbers of users within limits, at the edge where objects enter. Kubernetes accepts quantities such as
-// 1e40000000; comparing or adding one computes a number of forty million digits and takes many seconds. After Object or Pod no quantity
-// of an object is larger than Most or finer than a billionth, so the code behind may compare and add without care.
+// Package bounded brings the quantities of users' objects within limits when the objects enter the program. Kubernetes accepts
+// quantities such as 1e40000000; to compare or add one computes a number of forty million digits and takes many seconds. After Object
+// or Pod no quantity of an object is larger than Most or finer than a billionth, so all other code may compare and add them.
 package bounded
 
 import (
@@ -12,28 +12,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Most stands for every amount that is larger: a trillion CPUs, an exabyte. No machine has it.
+// Most replaces every larger amount. As bytes it is an exabyte; no machine has it.
 const Most = 1_000_000_000_000_000_000
 
-// Limits of quantities that stay as they are: powers of ten and binary digits of their text.
+// Limits of quantities that are not changed: the power of ten of their scale, and the bits of their digits.
 const (
 	mostScale = 20
 	mostBits  = 256
 )
 
-// Sizes of quantities that stay as they are without a look at their digits.
+// Quantities between these sizes are not changed, and their digits are not looked at, which is fast.
 const (
 	usualLeast = 1e-6
 	usualMost  = 1e15
 )
 
-// within returns a quantity within the limits, and whether it was outside of them.
+// within returns a quantity that is within the limits, and whether q was outside of them and had to be changed.
 func within(q resource.Quantity) (resource.Quantity, bool) {
 	if !q.IsZero() { // a zero may hide a scale that AsInt64 counts down
 		if _, whole := q.AsInt64(); whole {
 			return q, false
 		}
-		// Parsing leaves no more digits than a size within these limits needs, so the size of a number tells enough.
+		// Parsing keeps no more digits than a number of such a size needs, so the size alone shows that it is within the limits.
 		if size := math.Abs(q.AsApproximateFloat64()); usualLeast <= size && size <= usualMost {
 			return q, false
 		}
@@ -47,7 +47,7 @@ func within(q resource.Quantity) (resource.Quantity, bool) {
 	digits := bits*30103/100000 + 1
 	switch magnitude := digits - scale; {
 	case q.IsZero() || magnitude < -9:
-		return *resource.NewQuantity(int64(d.Sign()), q.Format), true // a trace is rounded up to one, as Kubernetes does
+		return *resource.NewQuantity(int64(d.Sign()), q.Format), true // finer than a billionth: rounded up to one, as Kubernetes does
 	case magnitude > 18 && d.Sign() > 0:
 		return *resource.NewQuantity(Most, q.Format), true
 	case magnitude > 18:
@@ -57,6 +57,7 @@ func within(q resource.Quantity) (resource.Quantity, bool) {
 	}
 }
 
+// outside reports whether a quantity of a list is outside of the limits.
 func outside(list corev1.ResourceList) bool {
 	for _, q := range list {
 		if _, bad := within(q); bad {
@@ -75,7 +76,8 @@ func containersOutside(list []corev1.Container) bool {
 	return false
 }
 
-// Pod returns a pod whose quantities are within the limits: the pod itself, or a copy.
+// Pod returns a pod whose quantities are within the limits: the pod itself, or a copy. It is faster than Object, because it looks only
+// where pods have quantities; a pod with ephemeral or emptyDir volumes is passed to Object.
 func Pod(p *corev1.Pod) *corev1.Pod {
 	bad := containersOutside(p.Spec.Containers) || containersOutside(p.Spec.InitContainers) ||
 		outside(p.Spec.Overhead) || outside(p.Status.AllocatedResources)
@@ -111,7 +113,7 @@ func Object[T runtime.Object](o T) T {
 
 var quantityType = reflect.TypeFor[resource.Quantity]()
 
-// walk reports whether a value holds a quantity outside of the limits, and puts it within them if it may.
+// walk reports whether a value holds a quantity outside of the limits. With mend it brings such quantities within them, in place.
 func walk(v reflect.Value, mend bool) (found bool) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -162,7 +164,7 @@ func walk(v reflect.Value, mend bool) (found bool) {
 	return found
 }
 
-// walkCopy walks through a value that cannot be changed where it is, in a map or an interface: what it mends is a copy.
+// walkCopy walks through a value that cannot be changed in place, in a map or an interface. With mend it returns a changed copy.
 func walkCopy(v reflect.Value, mend bool) (out reflect.Value, found bool) {
 	if mend {
 		in := reflect.New(v.Type()).Elem()

@@ -13,10 +13,11 @@ import (
 // check quantities of custom resources by a pattern only, which lets them through.
 var absurd = regexp.MustCompile(`[0-9.][eE](-[0-9]{4,}|[+]?[0-9]{10,})\b`)
 
-// AbsurdNumber returns where text has a number that no quantity means and that takes long to parse; nil for nowhere.
+// AbsurdNumber returns the place in text of a number that takes long to parse, nil if there is none. No sensible quantity is such a
+// number.
 func AbsurdNumber(text []byte) []int { return absurd.FindIndex(text) }
 
-// absurdValue is such a number as a whole value of JSON, which names and ids of an object are not.
+// absurdValue matches such a number only as a whole JSON string, so that it does not match a part of a name or an ID.
 var absurdValue = regexp.MustCompile(`"[-+]?[0-9.]+[eE](-[0-9]{4,}|[+]?[0-9]{10,})"`)
 
 // JSON returns an error if an object, as API servers write it, has a number that takes long to parse.
@@ -29,10 +30,11 @@ func JSON(object []byte) error {
 
 func short(text []byte) string { return string(text[:min(len(text), 40)]) }
 
-// mostText is the length of a quantity or schedule of a user. No sensible one is as long.
+// mostText is the greatest length of a quantity or schedule. No sensible text is longer.
 const mostText = 1000
 
-// ParseQuantity parses a quantity that a user wrote, in little time whatever it is. It may be outside of the limits of Object.
+// ParseQuantity parses a quantity that a user wrote, and refuses a quantity whose parsing would take long. The result may be outside of
+// the limits of Object.
 func ParseQuantity(text string) (resource.Quantity, error) {
 	if len(text) > mostText || absurd.MatchString(text) {
 		return resource.Quantity{}, resource.ErrFormatWrong

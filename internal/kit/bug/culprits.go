@@ -6,23 +6,24 @@ import (
 	"time"
 )
 
-// Panics calls do and reports whether it panics, without a report: it is for finding out what a panic that was reported hangs on.
+// Panics calls do and reports whether it panics. It does not report the panic as a bug: it is for finding the cause of a panic that was
+// reported.
 func Panics(do func()) (panics bool) {
 	defer func() { panics = recover() != nil }()
 	do()
 	return false
 }
 
-// Culprits finds out which of some things make something fail, by trying it with some of them only. Without bad and
-// unknown it works; unknown are those that were not tried before the patience ended. The last call of fails that
-// said no was with all that are good.
+// Culprits finds out by trials which of some things make fails return true. Without bad and unknown it does not fail. unknown are the
+// things that could not be tried because enough returned true. The last call of fails that returned false was with all good things.
 func Culprits[T any](things []T, fails func([]T) bool, enough func() bool) (bad, unknown []T) {
 	t := trial[T]{fails: fails, enough: enough}
 	t.add(things, true)
 	return t.bad, t.unknown
 }
 
-// Spoilers is like Culprits for a few things that mean little without each other: it first looks whether it works without one of them.
+// Spoilers is Culprits for a few things that are of little use without each other, such as pools. It first tries to leave out one of
+// them, and only if that does not help, it searches as Culprits does.
 func Spoilers[T any](things []T, fails func([]T) bool, enough func() bool) (bad, unknown []T) {
 	for i := range things {
 		if len(things) < 2 || enough() {
@@ -35,9 +36,9 @@ func Spoilers[T any](things []T, fails func([]T) bool, enough func() bool) (bad,
 	return Culprits(things, fails, enough)
 }
 
-// Patience returns an enough for Culprits: after some trials, after some time, or when ctx has ended.
+// Patience returns a function enough for Culprits: it returns true after 64 trials, after 20 seconds, or when ctx has ended.
 func Patience(ctx context.Context) func() bool {
-	const trials, most = 64, 20 * time.Second // whatever is not the culprit waits meanwhile
+	const trials, most = 64, 20 * time.Second // bounded, because all good things wait meanwhile
 	began, asked := time.Now(), 0
 	return func() bool {
 		asked++
@@ -45,6 +46,7 @@ func Patience(ctx context.Context) func() bool {
 	}
 }
 
+// A trial is the state of Culprits.
 type trial[T any] struct {
 	fails  func([]T) bool
 	enough func() bool
@@ -52,8 +54,8 @@ type trial[T any] struct {
 	good, bad, unknown []T
 }
 
-// add tries things together with those that are good. It is known that they fail if there is a culprit among them,
-// and nothing else is known of them.
+// add sorts things into good, bad and unknown, by trying them together with the good things and halving them if that fails. known says
+// that a trial with them has failed already, so that it need not be repeated.
 func (t *trial[T]) add(things []T, known bool) {
 	switch {
 	case len(things) == 0:

@@ -1,8 +1,8 @@
-// Package dedup keeps one copy of what many objects say alike.
+// Package dedup keeps one copy of equal strings and lists of many objects.
 //
-// Every object that is decoded brings strings, lists and maps of its own, although a thousand NodeClaims of one pool differ in a few
-// words. A Table hands out one copy of equal ones. What it hands out must not be changed. It remembers what was asked for recently,
-// up to a bounded weight, and forgets the rest: then equal ones have two copies, and nothing else is different.
+// Every object that is decoded has strings, lists and maps of its own, although a thousand NodeClaims of one pool differ in a few
+// words. A Table returns one copy of equal values, which must not be changed. It remembers recent values up to a bounded weight and
+// forgets the others. Then there may be two copies of equal values, which only takes more memory.
 package dedup
 
 import (
@@ -19,17 +19,17 @@ import (
 // weight is how many bytes, about, a table remembers before it begins to forget; it holds twice that at most.
 const weight = 2 << 20
 
-// long strings are distinguished by what is special about them, so there is no use in remembering them.
+// long is the length above which strings are not remembered, because long strings are rarely equal.
 const long = 256
 
-// A Table remembers what it handed out. It may be used concurrently.
+// A Table remembers what it returned. It may be used concurrently.
 type Table struct {
 	mu         sync.Mutex
 	seed       maphash.Seed
 	young, old generation
 }
 
-// A generation is what was asked for since the last one was full.
+// A generation is the values that were asked for since the generation before it was full.
 type generation struct {
 	strings map[string]string
 	lists   map[uint64][]string
@@ -51,6 +51,7 @@ func (t *Table) String(s string) string {
 	return t.string(s)
 }
 
+// string is String while t.mu is held. A value of the old generation moves into the young one.
 func (t *Table) string(s string) string {
 	if s == "" || len(s) > long {
 		return s
@@ -67,7 +68,7 @@ func (t *Table) string(s string) string {
 	return known
 }
 
-// grow notes what was remembered, and forgets what was not asked for in a long time.
+// grow adds to the weight of the young generation. If that is full, it becomes the old one, and the values of the old one are forgotten.
 func (t *Table) grow(bytes int) {
 	if t.young.weight += bytes; t.young.weight > weight {
 		t.old, t.young = t.young, newGeneration()
@@ -107,7 +108,7 @@ func (t *Table) hash(list []string) uint64 {
 	return h.Sum64()
 }
 
-// Map returns a map whose keys and values are shared: was, if it says the same, else a new one.
+// Map returns a map whose keys and values are shared: was, if it is equal to m, else a new map.
 func (t *Table) Map(was, m map[string]string) map[string]string {
 	switch {
 	case len(m) == 0:
@@ -150,12 +151,12 @@ func (t *Table) Amounts(list corev1.ResourceList) corev1.ResourceList {
 	return known
 }
 
-// sameAmounts reports whether two lists would be written alike.
+// sameAmounts reports whether two lists are equal, also in how quantities are written.
 func sameAmounts(a, b corev1.ResourceList) bool {
 	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Format == y.Format && x.Cmp(y) == 0 })
 }
 
-// Conditions returns conditions whose words are shared.
+// Conditions returns a copy of the list whose strings are shared.
 func (t *Table) Conditions(list []metav1.Condition) []metav1.Condition {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,7 +1,6 @@
-// Package identity writes the identity of a value that has several parts: a key of a map, or the input of a hash.
-// Each part is written with its length or in a form that ends by itself, so two different sequences of parts of the
-// same kinds never give the same bytes. Use it wherever a key is built from more than one part; where a comparable
-// struct does the job, prefer the struct.
+// Package identity encodes a value with several parts as bytes: a key of a map, or the input of a hash. Each part is written with its
+// length or in a form that ends by itself, so two different sequences of parts of the same kinds never give the same bytes. Use it
+// wherever a key is built from more than one part, unless a comparable struct will do.
 package identity
 
 import (

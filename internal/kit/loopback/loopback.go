@@ -1,8 +1,8 @@
 // Package loopback hands out ports of 127.0.0.1 to programs that begin to listen later.
 //
-// A port that was free a moment ago is not free for long: kernels give the ports of their own range to outgoing
-// connections, and another program may look for one at the same time. So ports come from below that range, and a caller that
-// has taken one holds the UDP port of the same number, which no program here listens at, until he releases it or ends.
+// A port that is free now may be taken a moment later: kernels give the ports of their own range to outgoing connections, and another
+// program may look for a port at the same time. So ports are chosen below that range, and a port is reserved by holding the UDP port of
+// the same number, which no program here uses, until Release or the end of the program.
 package loopback
 
 import (
@@ -33,7 +33,7 @@ func Take() (*Port, error) {
 	return nil, fmt.Errorf("no port from %d to %d is free", first, last)
 }
 
-// Exactly takes the port of that number, if it is free.
+// Exactly takes the port of a number, or returns an error if it is not free.
 func Exactly(number int) (*Port, error) {
 	at := fmt.Sprintf("127.0.0.1:%d", number)
 	hold, err := net.ListenPacket("udp4", at)
@@ -47,7 +47,7 @@ func Exactly(number int) (*Port, error) {
 	return &Port{Number: number, hold: hold}, l.Close()
 }
 
-// Preferably takes the port of that number, or any if it is not free; 0 is none.
+// Preferably takes the port of a number, or any port if that is not free or number is 0.
 func Preferably(number int) (*Port, error) {
 	if number != 0 {
 		if p, err := Exactly(number); err == nil {
@@ -57,5 +57,5 @@ func Preferably(number int) (*Port, error) {
 	return Take()
 }
 
-// Release lets others have the port. A program that listens at it goes on.
+// Release ends the reservation of the port. A program that listens at it is not affected.
 func (p *Port) Release() { p.hold.Close() }

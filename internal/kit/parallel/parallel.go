@@ -1,7 +1,7 @@
-// Package parallel does the same for each of many things, several at the same time, and returns the error of each.
+// Package parallel calls a function for each of many things, several at the same time, and returns the error of each.
 //
-// Whatever happens to one of them, the others have their turn: a panic is an error of its own thing. Errors stand in the order
-// of the things, so the text of them does not depend on which was faster.
+// A failure of one does not affect the others, and a panic becomes the error of its thing. Errors are in the order of the things, so
+// their text does not depend on which call was faster.
 package parallel
 
 import (
@@ -10,8 +10,8 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
-// Of calls do for every one of list, at most atOnce at the same time, and returns when the last is done. what names one of them for who
-// looks into a panic. The errors are as many as the things, nil where nothing went wrong.
+// Of calls do for each element of list, at most atOnce at the same time, and returns when all calls have returned. what describes what
+// is done for an element, for the report of a panic. There is an error for each element, nil if its call succeeded.
 func Of[T any](list []T, atOnce int, what func(T) string, do func(T) error) []error {
 	errs := make([]error, len(list))
 	slots := make(chan struct{}, atOnce)

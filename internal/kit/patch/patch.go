@@ -1,7 +1,7 @@
-// Package patch writes what an object should be over what the caller saw, and only over that.
+// Package patch writes an object with an optimistic lock: only if it is still the version that the caller saw.
 //
-// Loops decide by a picture. A program that wrote the object since has seen more, so a patch that comes later is refused by the API server
-// instead of taking something back that its author never looked at.
+// Loops decide by a snapshot. If another program has written the object since, the API server refuses the patch. Otherwise it could
+// undo a change that the loop has not seen.
 package patch
 
 import (
@@ -11,14 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Over is the patch that changes an object from what was seen. It fails with a conflict if the object is no longer that.
+// Over returns the patch from the object seen to the object that is written. It fails with a conflict if the object has changed since.
 func Over(seen client.Object) client.Patch {
 	return client.MergeFromWithOptions(seen, client.MergeFromWithOptimisticLock{})
 }
 
-// Status writes the status of an object over the version that was seen, and reports whether it did. The faster
-// writer is right: a conflict, or an object that is gone, is no error, because the next picture has what they made
-// of it.
+// Status writes the status of next over the version seen, and reports whether it did. A conflict, or an object that is gone, is not an
+// error: the next snapshot has the change.
 func Status(ctx context.Context, c client.StatusClient, next, seen client.Object) (written bool, err error) {
 	err = c.Status().Patch(ctx, next, Over(seen))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {

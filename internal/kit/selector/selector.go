@@ -1,5 +1,5 @@
-// Package selector answers the selectors of device classes and resource claims with the API server's own compiler.
-// An expression is compiled once, for all who ask.
+// Package selector evaluates the selectors of device classes and resource claims with the API server's own compiler. Compiled
+// expressions are cached.
 package selector
 
 import (
@@ -25,8 +25,8 @@ var compiled = sync.OnceValue(func() *cel.Cache {
 	return cel.NewCache(mostCompiled, cel.Features{EnableConsumableCapacity: true})
 })
 
-// Selects reports whether an expression takes a device of a driver, or why that cannot be said. Expressions are
-// limited in what they may cost, so no caller has to end it.
+// Selects reports whether an expression selects a device of a driver, or returns why it cannot be evaluated (package selectorerr). The
+// cost of an evaluation is limited, so it needs no context.
 func Selects(expression, driver string, d *resourcev1.Device) (bool, error) {
 	program := compiled().GetOrCompile(expression)
 	if program.Error != nil {

@@ -1,9 +1,9 @@
-// Package setting reads settings from flags and the environment: a flag goes before its environment variable, that before
+// Package setting reads settings from flags and the environment: a flag takes precedence over its environment variable, and that over
 // the default.
 //
-// The variable of a flag has the same name in upper case with underscores. A number, duration or boolean in the environment
-// that does not parse counts as not given, as users of Karpenter are used to; on the command line it is an error. Everything
-// else is checked wherever it comes from.
+// The variable of a flag has the same name in upper case with underscores. A value that does not parse is an error in both places. An
+// empty variable counts as not set for numbers, durations and booleans, and so does the address that Kubernetes sets for a Service
+// (serviceLink).
 package setting
 
 import (
@@ -34,12 +34,12 @@ func (s *Setting) Env() string {
 	return strings.ToUpper(strings.ReplaceAll(s.Flag, "-", "_"))
 }
 
-// Int is a whole number.
+// Int returns the setting of a whole number.
 func Int(p *int, name, usage string) Setting {
 	return Setting{Flag: name, Usage: usage, Default: strconv.Itoa(*p), emptyIsUnset: true, set: parse(p, strconv.Atoi)}
 }
 
-// Int64 is a whole number.
+// Int64 returns the setting of a whole number.
 func Int64(p *int64, name, usage string) Setting {
 	return Setting{Flag: name, Usage: usage, Default: strconv.FormatInt(*p, 10), emptyIsUnset: true,
 		set: parse(p, func(s string) (int64, error) {
@@ -47,7 +47,7 @@ func Int64(p *int64, name, usage string) Setting {
 		})}
 }
 
-// Float is a number.
+// Float returns the setting of a number.
 func Float(p *float64, name, usage string) Setting {
 	return Setting{Flag: name, Usage: usage, Default: strconv.FormatFloat(*p, 'g', -1, 64), emptyIsUnset: true,
 		set: parse(p, func(s string) (float64, error) {
@@ -55,36 +55,36 @@ func Float(p *float64, name, usage string) Setting {
 		})}
 }
 
-// Duration is a length of time such as 10s.
+// Duration returns the setting of a length of time such as 10s.
 func Duration(p *time.Duration, name, usage string) Setting {
 	return Setting{Flag: name, Usage: usage, Default: p.String(), emptyIsUnset: true, set: parse(p, time.ParseDuration)}
 }
 
-// String is any text.
+// String returns the setting of any text.
 func String(p *string, name, usage string) Setting {
 	return Setting{Flag: name, Usage: usage, Default: *p, set: parse(p, func(s string) (string, error) { return s, nil })}
 }
 
-// List is a list of texts with commas between them.
+// List returns the setting of a list of texts with commas between them.
 func List(p *[]string, name, usage string) Setting {
 	return Setting{Flag: name, Usage: usage, Default: strings.Join(*p, ","), set: parse(p, func(s string) ([]string, error) {
 		return strings.FieldsFunc(s, func(r rune) bool { return r == ',' }), nil
 	})}
 }
 
-// Bool is true or false. The environment takes other spellings too.
+// Bool returns the setting of true or false. In the environment, other spellings that strconv.ParseBool reads are allowed too.
 func Bool(p *bool, name, usage string) Setting {
 	return Setting{Flag: name, Usage: usage, Default: strconv.FormatBool(*p), emptyIsUnset: true, boolean: true,
 		set: parse(p, strconv.ParseBool)}
 }
 
-// Func is a text that set understands.
+// Func returns the setting of a text that set parses; value is the default, for the usage.
 func Func(name, value, usage string, set func(string) error) Setting {
 	return Setting{Flag: name, Usage: usage, Default: value, set: set}
 }
 
-// Gates reads what is written of feature gates, such as "A=true,B=false", and hands each to set. A component that
-// does not know a gate ignores it: one text may be for several programs.
+// Gates parses a list of feature gates such as "A=true,B=false", and calls set for each. set should ignore gates that it does not know,
+// because one text may be for several programs.
 func Gates(text string, set func(gate string, on bool) error) error {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
@@ -112,7 +112,8 @@ func parse[T any](p *T, read func(string) (T, error)) func(string) error {
 	}
 }
 
-// Read sets settings from the command line and, through lookup, the environment. Help goes to usage; it then returns flag.ErrHelp.
+// Read sets settings from the command line and, through lookup, the environment. If help is asked for, it writes that to usage and
+// returns flag.ErrHelp.
 func Read(name string, settings []Setting, args []string, lookup func(string) (string, bool), usage io.Writer) error {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(usage)
@@ -142,7 +143,8 @@ func Read(name string, settings []Setting, args []string, lookup func(string) (s
 	return errors.Join(errs...)
 }
 
-// serviceLink reports whether Kubernetes set a variable for a Service of the namespace: one with the name metrics makes METRICS_PORT.
+// serviceLink reports whether a variable was set by Kubernetes for a Service: a Service with the name metrics sets
+// METRICS_PORT.
 func serviceLink(text string) bool {
 	return strings.HasPrefix(text, "tcp://") || strings.HasPrefix(text, "udp://") || strings.HasPrefix(text, "sctp://")
 }
@@ -155,7 +157,7 @@ func printUsage(w io.Writer, name string, settings []Setting) {
 	}
 }
 
-// value makes a Setting a flag.
+// value is a Setting as a flag.Value.
 type value struct {
 	*Setting
 	given map[string]bool

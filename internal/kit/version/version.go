@@ -1,5 +1,5 @@
-// Package version says which Karpenter this is: the number of the release, from the one file that the charts and the image take
-// it from too, and the commit that the program was built from.
+// Package version returns the number of the release, from the file that the charts and the image take it from too, and the commit that
+// the program was built from.
 package version
 
 import (
@@ -24,7 +24,7 @@ func Commit() string {
 	return CommitOf(info)
 }
 
-// CommitOf is Commit of another program.
+// CommitOf is Commit for the build information of another program.
 func CommitOf(info *debug.BuildInfo) string {
 	said := map[string]string{}
 	for _, s := range info.Settings {

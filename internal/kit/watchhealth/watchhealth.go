@@ -1,7 +1,7 @@
-// Package watchhealth knows when something that is followed was last heard, and says when it counts as failed.
+// Package watchhealth decides when a watch counts as failed.
 //
-// Quiet is healthy: a watch that stands, an event, a bookmark or a renewed watch are all signs of life. Errors
-// alone for a minute, or nothing at all for longer than any watch lasts, are not.
+// A quiet watch is healthy: a watch that is open, an event, a bookmark or a renewed watch are all signs of life. Only errors for a
+// minute, or no sign of life for longer than any watch lasts, are a failure.
 package watchhealth
 
 import (
@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// errorsFor is how long nothing but errors may be met.
+	// errorsFor is how long there may be only errors.
 	errorsFor = time.Minute
-	// SilentFor is how long nothing at all may be heard. Watches are renewed more often, also when nothing happens.
+	// SilentFor is how long there may be no sign of life. Watches are renewed more often than that, even if nothing happens.
 	SilentFor = 11 * time.Minute
 )
 
-// An Ear is what is known of one thing that is followed. The zero Ear waits for nothing yet. It may be used concurrently.
+// An Ear is the health of one watch. The zero Ear has not begun and has not failed. It may be used concurrently.
 type Ear struct {
 	mu      sync.Mutex
-	heard   time.Time // when the other side last showed that it tells us what happens, zero before anybody listens
-	failing time.Time // when the first error after that was met, zero if none was
+	heard   time.Time // the last sign of life, zero before the first one
+	failing time.Time // when the first error after that came, zero if none did
 	err     error     // that error
 }
 
-// Hear notes a sign of life. The first one begins the waiting for others.
+// Hear notes a sign of life. From the first call on, further signs of life are expected.
 func (e *Ear) Hear() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -41,7 +41,7 @@ func (e *Ear) Fail(err error) {
 	}
 }
 
-// Failed tells since when nothing has been heard and why that counts as a failure, "" if it does not.
+// Failed returns why the watch counts as failed, "" if it does not, and the last sign of life.
 func (e *Ear) Failed() (since time.Time, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,12 +1,10 @@
-// Package ztime compares times of which the zero one is no time at all: something that has not been, or that never comes.
-//
-// That is the one meaning that a zero time.Time has where loops and the core say since when, until when and when again. So both
-// comparisons leave it out: no time is neither sooner nor later than any.
+// Package ztime compares times of which zero means no time: something that has not happened, or never will. Loops and the core use zero
+// in this sense for since, until and when to look again. Both comparisons ignore a zero time.
 package ztime
 
 import "time"
 
-// Sooner returns the earlier of two times, and zero only if both are.
+// Sooner returns the earlier of two times. It ignores a zero time, and returns zero only if both are zero.
 func Sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -14,7 +12,7 @@ func Sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// Later returns the later of two times, and zero only if both are.
+// Later returns the later of two times. It returns zero only if both are zero.
 func Later(a, b time.Time) time.Time {
 	if b.IsZero() || !a.IsZero() && a.After(b) {
 		return a

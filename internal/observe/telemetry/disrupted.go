@@ -10,8 +10,8 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// Disrupted counts a claim that Karpenter deleted of its own accord, with the pods that had to move because of it.
-// policy is the pool's consolidation policy for consolidation, empty for everything else.
+// Disrupted counts a claim that Karpenter deleted of its own accord, and the pods that had to move because of it. policy is the pool's
+// consolidation policy if that had a part in it, else "".
 func (m *Metrics) Disrupted(claim *v1.NodeClaim, reason string, policy v1.ConsolidationPolicy, pods int) {
 	labels := []string{reason, claim.Labels[v1.NodePoolLabelKey], claim.Labels[v1.CapacityTypeLabelKey],
 		snake(string(policy)), terminationMode(claim)}
@@ -19,8 +19,8 @@ func (m *Metrics) Disrupted(claim *v1.NodeClaim, reason string, policy v1.Consol
 	m.PodsDisruptionInitiated.WithLabelValues(labels...).Add(float64(pods))
 }
 
-// Repaired counts the end of a claim whose node was broken. grace is what the drain is bounded by, nil for nothing.
-func (m *Metrics) Repaired(node *corev1.Node, claim *v1.NodeClaim, condition corev1.NodeConditionType, grace *time.Duration) {
+// Unhealthy counts a claim that was deleted because its node was broken. grace bounds the drain: nil is no bound, 0 waits for nothing.
+func (m *Metrics) Unhealthy(node *corev1.Node, claim *v1.NodeClaim, condition corev1.NodeConditionType, grace *time.Duration) {
 	mode := "eventual"
 	switch {
 	case grace == nil:
@@ -33,10 +33,12 @@ func (m *Metrics) Repaired(node *corev1.Node, claim *v1.NodeClaim, condition cor
 		claim.Status.ImageID, mode).Inc()
 }
 
-// terminationMode says how hard the end of a claim will be.
+// terminationMode returns how hard the end of a claim will be: graceful without a bound, eventual with a grace period, forceful without
+// waiting.
 func terminationMode(claim *v1.NodeClaim) string {
 	switch grace := claim.Spec.TerminationGracePeriod; {
-	case claim.Annotations[v1.NodeClaimTerminationTimestampAnnotationKey] != "": // written before the end began: nothing is waited for
+	case claim.Annotations[v1.NodeClaimTerminationTimestampAnnotationKey] != "":
+		// the deadline was written before the claim was deleted: the drain waits for nothing
 		return "forceful"
 	case grace == nil:
 		return "graceful"

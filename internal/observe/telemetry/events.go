@@ -24,10 +24,11 @@ type Event struct {
 	Object  corev1.ObjectReference
 	Reason  Reason
 	Message string
-	// Key tells events apart that are held back for a while after the first, see EventRow.Again. Without a key
-	// nothing is held back.
+	// Key identifies equal events: after one of them, others with the same reason and key are dropped for a while (EventRow.Again).
+	// Without a key none is dropped.
 	Key []string
-	// Still, if set, is asked just before a paced event is sent: an event that is no longer true is dropped.
+	// Still, if set, reports whether a paced event is still true. It is called just before the event is sent; if it is not, it is
+	// dropped.
 	Still func() bool
 }
 
@@ -43,7 +44,7 @@ const (
 	pacedMax = 50_000
 )
 
-// Events sends events. Publish never waits; Run does the sending.
+// Events sends events. Publish never blocks; Run does the sending.
 type Events struct {
 	write   Writer
 	metrics *Metrics
@@ -69,7 +70,8 @@ func NewEvents(write Writer, metrics *Metrics) *Events {
 	}
 }
 
-// Publish queues an event, unless an equal one was published a moment ago.
+// Publish queues an event, unless an equal one was published a short while ago. Events of a paced reason are queued by object, and only
+// the newest of each object is sent. Other events are dropped if their reason exceeds its rate or the queue is full.
 func (s *Events) Publish(e Event) {
 	now := time.Now()
 	s.mu.Lock()
@@ -102,8 +104,7 @@ func (s *Events) Publish(e Event) {
 	}
 }
 
-// Tell publishes an event about each of some objects. An equal one about the same object is held back for a while; what makes it equal,
-// beside the object, is key.
+// Tell publishes an event about each of some objects. The object is added to key, so equal events are dropped for each object by itself.
 func (s *Events) Tell(about []corev1.ObjectReference, reason Reason, message string, key ...string) {
 	for _, o := range about {
 		s.Publish(Event{Object: o, Reason: reason, Message: message, Key: slices.Concat(key, []string{o.Kind, o.Name, string(o.UID)})})
@@ -114,7 +115,8 @@ func (s *Events) drop(r Reason) {
 	s.metrics.EventsDropped.WithLabelValues(string(r)).Inc()
 }
 
-// heldBack reports whether an equal event was published not long ago, and remembers this one if not.
+// heldBack reports whether an equal event was published within EventRow.Again, and remembers this one if not. Once a minute it forgets
+// old keys.
 func (s *Events) heldBack(e *Event, r EventRow, now time.Time) bool {
 	if len(e.Key) == 0 || r.Again == 0 {
 		return false
@@ -160,7 +162,7 @@ func (s *Events) object(e *Event, now time.Time) *corev1.Event {
 
 const component = "karpenter"
 
-// short cuts a message to what the API server takes.
+// short cuts a message to the longest that the API server accepts.
 func short(s string) string {
 	const most = 1024
 	if len(s) <= most {
@@ -190,7 +192,7 @@ func (s *Events) Run(ctx context.Context) error {
 	}
 }
 
-// runPaced sends paced events one by one.
+// runPaced sends paced events one by one, at most pace in a second, until ctx ends.
 func (s *Events) runPaced(ctx context.Context) {
 	watched := s.metrics.Loop("events.paced", 1)
 	defer s.metrics.End(watched)
@@ -222,7 +224,7 @@ func (s *Events) runPaced(ctx context.Context) {
 	}
 }
 
-// sendPaced sends an event if it is still true.
+// sendPaced sends an event if it is still true, and reports whether it tried to.
 func (s *Events) sendPaced(ctx context.Context, e *Event) (sent bool, err error) {
 	if e.Still != nil && !e.Still() {
 		return false, nil
@@ -243,13 +245,14 @@ func (s *Events) send(ctx context.Context, e *corev1.Event) error {
 	return err
 }
 
-// pacedQueue holds the newest paced event of each object, in the order in which the objects came.
+// pacedQueue holds the newest paced event of each object, in the order in which the objects were first added.
 type pacedQueue struct {
 	order   []types.UID
 	waiting map[types.UID]Event
 	news    chan struct{}
 }
 
+// add queues an event, in place of an earlier one of the same object. It returns false if the queue is full.
 func (q *pacedQueue) add(e Event) bool {
 	uid := e.Object.UID
 	if _, known := q.waiting[uid]; !known {
@@ -266,6 +269,7 @@ func (q *pacedQueue) add(e Event) bool {
 	return true
 }
 
+// take removes the event of the first object, ok false if there is none.
 func (q *pacedQueue) take() (Event, bool) {
 	if len(q.order) == 0 {
 		q.order = nil // let go of the memory of a long queue

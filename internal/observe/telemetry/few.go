@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// FirstFew names the first of a long list, and says how many more there are.
+// FirstFew returns the names of the first five of a list, and how many others there are.
 func FirstFew[T any](list []T, name func(T) string) string {
 	const few = 5
 	names := make([]string, 0, few)
@@ -19,5 +19,5 @@ func FirstFew[T any](list []T, name func(T) string) string {
 	return text
 }
 
-// Itself is the name of what is one already.
+// Itself returns its argument: the function to name strings with.
 func Itself(name string) string { return name }

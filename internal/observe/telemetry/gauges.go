@@ -2,7 +2,7 @@ package telemetry
 
 import "slices"
 
-// Gauges about the cluster are read from the newest snapshot when they are scraped. Their names and labels stand here.
+// gauges is the table of the gauges that package observe makes from the newest snapshot when they are scraped.
 var gauges = []Row{
 	{"karpenter_cluster_state_node_count", "gauge", Stable, "Nodes and NodeClaims without Node that Karpenter knows of.", nil},
 	{"karpenter_cluster_state_synced", "gauge", Stable, "1 once everything that is watched has been read.", nil},
@@ -79,7 +79,7 @@ type Family struct {
 	Labels     []string
 }
 
-// Gauge returns the family of such a gauge. nodeLabels stand in for the labels that depend on what is known about node labels.
+// Gauge returns the family of a gauge in the table; it panics if there is none. nodeLabels replace the entry "<well-known labels>".
 func Gauge(name string, nodeLabels ...string) Family {
 	for _, r := range gauges {
 		if r.Name != name {
@@ -101,12 +101,12 @@ func Gauge(name string, nodeLabels ...string) Family {
 // ConditionGauges are the gauges about the conditions and the deletion of one kind of object.
 type ConditionGauges struct{ Count, Seconds, Terminating Family }
 
-// NewConditionGauges describes the gauges of one kind whose series carry some extra labels.
+// NewConditionGauges returns the gauges of one kind, with the extra labels of its series.
 func NewConditionGauges(kind string, extra []string) ConditionGauges {
 	return described(conditionRows("operator_"+kind+"_", Beta, []string{"namespace", "name"}, extra))
 }
 
-// OldConditionGauges describes the same for all kinds together, under older names.
+// OldConditionGauges returns the gauges of all kinds together, under older names.
 func OldConditionGauges() ConditionGauges {
 	return described(conditionRows("operator_", Deprecated, []string{"namespace", "name", "group", "kind"}, nil))
 }
@@ -120,7 +120,8 @@ func ConditionGaugeRows(kinds map[string][]string) []Row {
 	return append(out, conditionRows("operator_", Deprecated, []string{"namespace", "name", "group", "kind"}, nil)...)
 }
 
-// conditionRows are the gauges whose names begin with prefix: of conditions, how long they stand, and of deletion.
+// conditionRows returns the rows of the gauges whose names begin with prefix, in the order of ConditionGauges: conditions, how long
+// they have lasted, and deletion. object are the labels that name an object.
 func conditionRows(prefix string, s Stability, object, extra []string) []Row {
 	condition := slices.Concat(object, []string{"type", "status", "reason"}, extra)
 	return []Row{

@@ -11,21 +11,21 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// A HistoricName is what a metric was called in releases before. It says what its successor says.
+// A HistoricName is the name of a metric in earlier releases. Its values are made from those of its successor.
 type HistoricName struct {
 	Name     string // without the prefix that all have
 	Releases string // that had it
 	Of       string // its successor; none if empty
-	Labels   string // its labels; old=new where the successor's is called otherwise
-	Only     string // label=value pairs of the successor's series that count
-	Instead  string // what there is in place of a successor
-	Least    bool   // series of one name give their least value, in place of their sum
+	Labels   string // its labels, with spaces between them; old=new if the successor's label has another name
+	Only     string // label=value pairs: only series of the successor with these values count
+	Instead  string // what users can use if there is no successor
+	Least    bool   // series that become one give their least value and not their sum
 }
 
 // historicPrefix begins every name of the table.
 const historicPrefix = "karpenter_"
 
-// historicNames has every name that a release of Karpenter before gave to a metric and that another one has taken over, or none.
+// historicNames has all names of metrics of earlier releases that are not used any more, with or without a successor.
 var historicNames = []HistoricName{
 	{Name: "allocation_controller_scheduling_duration_seconds", Releases: "to 0.26",
 		Of: "karpenter_scheduler_scheduling_duration_seconds", Only: "controller=provisioner"},
@@ -120,7 +120,7 @@ var historicNames = []HistoricName{
 // claimsChanged counts changes of conditions of claims.
 const claimsChanged = "operator_nodeclaim_status_condition_transitions_total"
 
-// HistoricNames returns them, with their prefix.
+// HistoricNames returns the table, with full names.
 func HistoricNames() []HistoricName {
 	out := slices.Clone(historicNames)
 	for i := range out {
@@ -138,9 +138,10 @@ func (h HistoricName) LabelNames() []string {
 	return out
 }
 
-// A pairing is a label and what the successor calls it, or has to say there.
+// A pairing is a label, and the successor's label for it (in Labels) or the value that it must have (in Only).
 type pairing struct{ label, of string }
 
+// renamed parses pairings with spaces between them. A word without "=" is paired with itself.
 func renamed(text string) []pairing {
 	var out []pairing
 	for _, word := range strings.Fields(text) {
@@ -153,7 +154,7 @@ func renamed(text string) []pairing {
 	return out
 }
 
-// HistoricFamilies returns f as releases before called it: series of one are series of the others, value for value.
+// HistoricFamilies returns f under the names of earlier releases. Each has a series for each series of f.
 func HistoricFamilies(f Family) []Family {
 	var out []Family
 	for _, h := range HistoricNames() {
@@ -166,7 +167,7 @@ func HistoricFamilies(f Family) []Family {
 
 func (h HistoricName) help() string { return "What releases " + h.Releases + " called " + h.Of + "." }
 
-// WithHistoric is a registry that also gives what it has under historic names.
+// WithHistoric is a registry whose Gather also returns the metrics under their historic names.
 type WithHistoric struct{ *prometheus.Registry }
 
 // Gather implements prometheus.Gatherer.
@@ -184,7 +185,8 @@ func (r WithHistoric) Gather() ([]*dto.MetricFamily, error) {
 	return families, err
 }
 
-// of returns what the successor's family says as one of the historic name.
+// of converts the family of the successor to the historic name: series that Only excludes are left out, labels are renamed or left out,
+// and series that are equal then are added up.
 func (h HistoricName) of(f *dto.MetricFamily) *dto.MetricFamily {
 	out := &dto.MetricFamily{Name: new(h.Name), Help: new(h.help()), Type: f.Type}
 	series := map[string]*dto.Metric{}
@@ -225,8 +227,8 @@ func value(m *dto.Metric, label string) string {
 	return ""
 }
 
-// add adds a series to another one. What they had is shared with the successor and stays unchanged. Summaries are never added: their
-// historic names have all labels of their successors.
+// add adds a series to another one. Values are shared with the successor, so they are replaced and not changed. Summaries are never
+// added, because their historic names have all labels of their successors.
 func (h HistoricName) add(to, m *dto.Metric) {
 	switch {
 	case m.Counter != nil:
@@ -240,7 +242,7 @@ func (h HistoricName) add(to, m *dto.Metric) {
 	}
 }
 
-// sum adds two histograms of equal buckets.
+// sum returns the sum of two histograms with equal buckets.
 func sum(a, b *dto.Histogram) *dto.Histogram {
 	out := &dto.Histogram{
 		SampleCount: new(a.GetSampleCount() + b.GetSampleCount()),

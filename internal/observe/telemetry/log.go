@@ -19,7 +19,7 @@ func WithLog(ctx context.Context, l *slog.Logger) context.Context {
 	return context.WithValue(ctx, logKey{}, l)
 }
 
-// With returns a context whose logger says these pairs with each line.
+// With returns a context whose logger adds these pairs to each line.
 func With(ctx context.Context, pairs ...any) context.Context {
 	return WithLog(ctx, Log(ctx).With(pairs...))
 }
@@ -34,7 +34,7 @@ func Log(ctx context.Context) *slog.Logger {
 
 type controllerKey struct{}
 
-// WithController returns a context in which calls are counted for the loop of this name, and whose log lines name it.
+// WithController returns a context for the loop of this name: calls to the cloud are counted for it, and log lines name it.
 func WithController(ctx context.Context, name string) context.Context {
 	return With(context.WithValue(ctx, controllerKey{}, name), "controller", name)
 }
@@ -52,7 +52,7 @@ type LogSettings struct {
 	ErrorPaths []string // where trouble with logging itself is reported
 }
 
-// Validate tells what is wrong with the settings.
+// Validate returns what is wrong with the settings.
 func (s LogSettings) Validate() error {
 	switch s.Level {
 	case "", "debug", "info", "error":
@@ -61,7 +61,7 @@ func (s LogSettings) Validate() error {
 	return fmt.Errorf("log level %q is none of debug, info, error", s.Level)
 }
 
-// NewLog opens the log. What it returns besides closes the files.
+// NewLog opens the log, and returns a logger and a function that closes its files.
 func NewLog(s LogSettings, commit string) (*slog.Logger, func(), error) {
 	if err := s.Validate(); err != nil {
 		return nil, nil, err
@@ -86,7 +86,7 @@ func NewLog(s LogSettings, commit string) (*slog.Logger, func(), error) {
 	return slog.New(h).With("logger", "controller", "commit", commit), func() { closeOut(); closeTrouble() }, nil
 }
 
-// reporting writes to one place and reports failures at another.
+// reporting writes to out, and writes failures of that to trouble.
 type reporting struct{ out, trouble io.Writer }
 
 func (w reporting) Write(b []byte) (int, error) {
@@ -124,10 +124,10 @@ func open(paths []string) (io.Writer, func(), error) {
 	return io.MultiWriter(out...), closeAll, nil
 }
 
-// NewHandler returns the handler that gives log lines their shape: JSON with level, time and message under the names
-// that people search for, durations as text, objects as {"name": …}, a pod as {"namespace": …, "name": …} of what is said as
-// namespace/name, each key once with its newest value, the caller only at debug level, and no more than the first hundred
-// lines of one message each second, then every hundredth.
+// NewHandler returns the handler that formats log lines. A line is JSON with level, time and message under the names that users search
+// for. Durations are text, objects are {"name": …}, and a pod, given as namespace/name, is {"namespace": …, "name": …}. Each key is
+// there once, with its newest value. The caller is there at debug level only. Of equal messages in a second the first hundred are
+// written, then every hundredth.
 func NewHandler(w io.Writer, level slog.Level) slog.Handler {
 	h := slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level:       level,
@@ -137,6 +137,7 @@ func NewHandler(w io.Writer, level slog.Level) slog.Handler {
 	return &sampler{next: h, state: &sampleState{}}
 }
 
+// rename changes keys and values of a line as NewHandler describes.
 func rename(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 {
 		switch a.Key {
@@ -172,14 +173,14 @@ func shortFile(path string) string {
 	return strings.Join(parts[max(0, len(parts)-2):], "/")
 }
 
-// sampler drops most of what is said too often, and all values of a key but the newest.
+// sampler is a handler that drops most lines of a message that is logged too often, and all values of a key but the newest.
 type sampler struct {
 	next  slog.Handler
 	attrs []slog.Attr // of the logger; no two have the same key
 	state *sampleState
 }
 
-// A sampled is a kind of line, which is written only so often in a second.
+// A sampled identifies equal lines.
 type sampled struct {
 	level   slog.Level
 	message string
@@ -188,15 +189,17 @@ type sampled struct {
 // sampleState is shared by all loggers that were made from one.
 type sampleState struct {
 	mu     sync.Mutex
-	second int64
-	seen   map[sampled]int
+	second int64           // the present second
+	seen   map[sampled]int // lines in that second
 }
 
+// In each second the first sampleFirst equal lines are written, and then every sampleEvery-th.
 const (
 	sampleFirst = 100
 	sampleEvery = 100
 )
 
+// take counts a line, and reports whether it is to be written.
 func (s *sampleState) take(message string, level slog.Level, at time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,6 +214,7 @@ func (s *sampleState) take(message string, level slog.Level, at time.Time) bool 
 
 func (s *sampler) Enabled(ctx context.Context, l slog.Level) bool { return s.next.Enabled(ctx, l) }
 
+// Handle writes a line, unless its message was logged too often in this second. A key of the line replaces the same key of the logger.
 func (s *sampler) Handle(ctx context.Context, r slog.Record) error {
 	if !s.state.take(r.Message, r.Level, r.Time) {
 		return nil
@@ -233,7 +237,7 @@ func (s *sampler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &sampler{s.next, all, s.state}
 }
 
-// replace puts an attribute in the place of the one with its key, else at the end.
+// replace replaces the attribute with the same key, or appends a. It may change attrs in place.
 func replace(attrs []slog.Attr, a slog.Attr) []slog.Attr {
 	if i := slices.IndexFunc(attrs, func(b slog.Attr) bool { return b.Key == a.Key }); i >= 0 {
 		attrs[i] = a

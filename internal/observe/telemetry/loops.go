@@ -14,35 +14,35 @@ import (
 )
 
 const (
-	// turnLimit is when a turn is cancelled. It is shorter than the patience of the supervisor that restarts a
-	// program whose loops hang, so that what is only slow fails and is tried again.
+	// turnLimit is when a turn is cancelled. It is shorter than the silence after which the liveness check fails, so that a turn that
+	// is only slow fails and is tried again.
 	turnLimit = 8 * time.Minute
-	// beatEvery is how often a loop that waits shows that it lives.
+	// beatEvery is how often a loop that waits shows that it works.
 	beatEvery = time.Minute
 )
 
-// A Loop is what operators see of one loop, and what keeps it going: its turns are counted and timed, a turn that panics fails, and
-// an operator notices when there are none any more. A nil Loop measures nothing, but its turns are safe.
+// A Loop watches one loop: its turns are counted and timed, a panic fails only the turn, and the liveness check fails if there are no
+// turns any more. A nil Loop measures nothing, but catches panics too.
 type Loop struct {
 	name                             string
 	adds, retries, panics, timeouts  prometheus.Counter
 	succeeded, again, failed, errors prometheus.Counter
-	metrics                          *Metrics // of which its histograms are made at the first turn: many loops never take one
+	metrics                          *Metrics // its histograms are made at the first turn, because many loops never take one
 	workers                          int
 
 	mu      sync.Mutex
-	beat    time.Time
-	waiting int
+	beat    time.Time // when it last began a turn or waited for one
+	waiting int       // turns that are due
 	running map[*Turn]struct{}
 }
 
-// loops are all that run in this program.
+// loops are all loops that run in this program.
 type loops struct {
 	mu  sync.Mutex
 	all map[*Loop]struct{}
 }
 
-// Loop begins to watch over a loop, which may take as many turns at the same time as it has workers. End ends that.
+// Loop begins to watch a loop, which may take as many turns at the same time as it has workers. End ends that.
 func (m *Metrics) Loop(name string, workers int) *Loop {
 	if m == nil {
 		return nil
@@ -55,7 +55,7 @@ func (m *Metrics) Loop(name string, workers int) *Loop {
 		failed: m.ReconcileTotal.WithLabelValues(name, "error"), errors: m.ReconcileErrors.WithLabelValues(name),
 		metrics: m,
 	}
-	m.ReconcileTerminalErrors.WithLabelValues(name) // there from the start, so that a rate has something to start from
+	m.ReconcileTerminalErrors.WithLabelValues(name) // makes the series, with the value 0
 	m.loops.mu.Lock()
 	defer m.loops.mu.Unlock()
 	m.loops.all[l] = struct{}{}
@@ -84,7 +84,7 @@ func (m *Metrics) Loops() []string {
 	return slices.Compact(names)
 }
 
-// Silent names the loops that have begun no turn for so long, sorted.
+// Silent returns the names of the loops that have neither begun a turn nor waited for one for limit, sorted.
 func (m *Metrics) Silent(limit time.Duration) []string {
 	m.loops.mu.Lock()
 	defer m.loops.mu.Unlock()
@@ -97,14 +97,14 @@ func (m *Metrics) Silent(limit time.Duration) []string {
 	return slices.Sorted(maps.Keys(silent))
 }
 
-// since is how long ago the loop was last seen to live.
+// since returns how long ago the last beat was.
 func (l *Loop) since() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Since(l.beat)
 }
 
-// Beat says that the loop lives.
+// Beat notes that the loop works.
 func (l *Loop) Beat() {
 	if l == nil {
 		return
@@ -114,7 +114,7 @@ func (l *Loop) Beat() {
 	l.beat = time.Now()
 }
 
-// Waiting says how many turns are due that have not begun.
+// Waiting notes how many turns are due and have not begun.
 func (l *Loop) Waiting(n int) {
 	if l == nil {
 		return
@@ -145,15 +145,15 @@ func (l *Loop) Retried() {
 	}
 }
 
-// Panicked counts a panic that cost less than a turn.
+// Panicked counts a panic, even if it did not end the turn.
 func (l *Loop) Panicked() {
 	if l != nil {
 		l.panics.Inc()
 	}
 }
 
-// Wait waits until there is news, at most for so long, and keeps the loop alive meanwhile. It returns false, at once, when ctx ends. news
-// may be nil.
+// Wait waits until there is news, at most for the time most, and beats meanwhile. It returns false, at once, when ctx ends. news may be
+// nil.
 func (l *Loop) Wait(ctx context.Context, most time.Duration, news <-chan struct{}) bool {
 	until := time.Now().Add(most)
 	timer := time.NewTimer(min(most, beatEvery))
@@ -175,16 +175,16 @@ func (l *Loop) Wait(ctx context.Context, most time.Duration, news <-chan struct{
 	}
 }
 
-// A Chore is done again and again.
+// A Chore is the work of a simple loop, which is done again and again.
 type Chore struct {
-	Name   string // of the loop
-	What   string // is done, as a report begins: "telling about node overlays"
-	Failed string // what is logged where it fails
-	Every  time.Duration
+	Name   string        // of the loop
+	What   string        // what is done, for the report of a panic: "telling about node overlays"
+	Failed string        // the log line if it fails
+	Every  time.Duration // the time between two turns
 	Turn   func(ctx context.Context, now time.Time) error
 }
 
-// Repeat does a chore until ctx ends. What fails is logged and tried again in the next turn.
+// Repeat does a chore until ctx ends. A failure is logged, and the next turn tries again.
 func (m *Metrics) Repeat(ctx context.Context, c Chore) {
 	ctx = WithController(ctx, c.Name)
 	watched := m.Loop(c.Name, 1)
@@ -200,19 +200,19 @@ func (m *Metrics) Repeat(ctx context.Context, c Chore) {
 	}
 }
 
-// A Turn is one turn of a loop, of one object or of all.
+// A Turn is one turn of a loop: a step for one object, or for all.
 type Turn struct {
-	// Again says that the turn asked for another one at some time.
+	// Again says that the turn asked for another turn at a later time.
 	Again bool
 
 	loop   *Loop
 	what   string
 	began  time.Time
-	ended  func() error // says why the turn's context ended, if it did
+	ended  func() error // returns why the turn's context ended, nil if it has not
 	cancel context.CancelFunc
 }
 
-// Turn takes a turn. what says what is done, for the report of a panic, which is an error of the turn.
+// Turn takes a turn, with counts and times. A panic of do becomes an error; what describes what is done, for the report of that.
 func (l *Loop) Turn(ctx context.Context, what string, do func(context.Context) error) (err error) {
 	l.Added()
 	l.Waited(0)
@@ -226,7 +226,7 @@ func (l *Loop) Turn(ctx context.Context, what string, do func(context.Context) e
 	return do(ctx)
 }
 
-// Begin begins a turn. Its End must be deferred. The context ends with the turn, or when it takes far too long.
+// Begin begins a turn. Its End must be deferred. The context ends with the turn, or after turnLimit.
 func (l *Loop) Begin(ctx context.Context, what string) (*Turn, context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, turnLimit)
 	t := &Turn{loop: l, what: what, began: time.Now(), ended: ctx.Err, cancel: cancel}
@@ -239,17 +239,18 @@ func (l *Loop) Begin(ctx context.Context, what string) (*Turn, context.Context) 
 	return t, ctx
 }
 
-// End ends a turn that came to err, or to a panic, which becomes its error. A turn that failed because the program stops has not failed.
+// End ends a turn with the error *err. A panic becomes that error. A turn that failed because the program stops is not counted.
 func (t *Turn) End(err *error) {
 	if value := recover(); value != nil {
 		t.loop.Panicked()
-		defer t.end(err) // also when the bug must reach a test
+		defer t.end(err) // deferred, because in tests Recovered panics again
 		*err = bug.Recovered(value, t.what)
 		return
 	}
 	t.end(err)
 }
 
+// end counts and times the turn.
 func (t *Turn) end(err *error) {
 	ended := t.ended()
 	t.cancel()

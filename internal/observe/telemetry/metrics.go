@@ -2,8 +2,8 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics are the counters and histograms that loops write, and descriptions of what providers tell when they are scraped. Each
-// subject has a file, in which fields, names, labels and buckets stand.
+// Metrics are the metrics that loops write, and the descriptions of metrics that providers make when they are scraped. Each subject has
+// a file metrics_*.go with its fields, names, labels and buckets.
 type Metrics struct {
 	fleetMetrics
 	podMetrics
@@ -16,10 +16,10 @@ type Metrics struct {
 	rows []Row
 }
 
-// disrupted are the labels of what is counted when Karpenter removes a claim of its own accord.
+// disrupted are the labels of the metrics about claims that Karpenter deletes of its own accord.
 var disrupted = []string{"reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"}
 
-// NewMetrics registers every metric that loops write. kinds are those of ConditionKinds.
+// NewMetrics registers every metric that loops write. kinds is from ConditionKinds.
 func NewMetrics(reg prometheus.Registerer, kinds map[string][]string) *Metrics {
 	t := &maker{reg: reg}
 	m := &Metrics{

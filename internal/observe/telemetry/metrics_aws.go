@@ -2,7 +2,7 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// awsMetrics are what the AWS provider tells.
+// awsMetrics are the metrics of the AWS provider.
 type awsMetrics struct {
 	InterruptionReceived        *prometheus.CounterVec
 	InterruptionDeleted         prometheus.Counter

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// conditionMetrics are about conditions and deletion, one family for each kind and the older ones for all.
+// conditionMetrics are about conditions and deletion: a family for each kind, and the older families for all kinds together.
 type conditionMetrics struct {
 	ConditionTransition     map[string]*prometheus.HistogramVec // by lower-case kind
 	ConditionTransitions    map[string]*prometheus.CounterVec

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// newLoops describes the gauges that are read from loops.
+// newLoops registers the gauges about loops, and returns the list of loops that they read.
 func newLoops(t *maker) *loops {
 	all := &loops{all: map[*Loop]struct{}{}}
 	t.reg.MustRegister(loopGauges{
@@ -28,7 +28,7 @@ func newLoops(t *maker) *loops {
 	return all
 }
 
-// loopGauges are read from loops when they are scraped, so that what hangs shows although nothing happens.
+// loopGauges is a collector that reads the loops when they are scraped, so that a loop that hangs is seen.
 type loopGauges struct {
 	loops                                            *loops
 	depth, busy, most, unfinished, longest, heardOff *prometheus.Desc
@@ -41,7 +41,7 @@ func (g loopGauges) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// state is what the gauges of one name say. Loops of one name count together.
+// state has the values of the gauges of one name. Loops with the same name are added up.
 type state struct {
 	waiting, running, workers   int
 	unfinished, longest, silent time.Duration
@@ -64,6 +64,7 @@ func (g loopGauges) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// states returns the state of the loops, by name.
 func (all *loops) states(now time.Time) map[string]state {
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -2,7 +2,7 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// planMetrics are about plans, and about what came of them.
+// planMetrics are about plans and their outcome.
 type planMetrics struct {
 	SchedulingDuration          *prometheus.HistogramVec
 	SchedulingQueueDepth        *prometheus.GaugeVec

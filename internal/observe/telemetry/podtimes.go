@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PodTimes remembers when pods were first seen waiting, first decided about, and first given a place. A restart forgets
-// it all: durations are measured only for what this process saw from the start.
+// PodTimes remembers when pods were first seen waiting, first decided about, and given a place. It is lost at a restart: durations are
+// measured only for pods that this process saw from the start.
 type PodTimes struct {
 	mu   sync.Mutex
 	pods map[types.UID]PodTime
 }
 
-// A PodTime is what is remembered of one pod; zero times have not happened.
+// A PodTime is what is remembered of one pod. A zero time means not yet.
 type PodTime struct {
 	Seen, Decided, Schedulable time.Time
 }

@@ -10,19 +10,19 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
-// A Text writes gauges in Prometheus's text format as they come, so that of hundreds of thousands of series one is in memory at a time.
-// All series of a family come together.
+// A Text writes gauges in Prometheus's text format, one series at a time, so that hundreds of thousands of series take no memory. All
+// series of a family must be written together, after Begin.
 type Text struct {
 	out    *bufio.Writer
 	family Family
 	begun  bool   // the family has a series
-	line   []byte // kept for its memory alone
+	line   []byte // a buffer that is used again
 }
 
 // NewText returns a Text that writes to out. It must be flushed.
 func NewText(out io.Writer) *Text { return &Text{out: bufio.NewWriterSize(out, 32<<10)} }
 
-// Begin begins a family. Nothing is written of one without series.
+// Begin begins a family. Nothing is written for a family without series.
 func (t *Text) Begin(f Family) { t.family, t.begun = f, false }
 
 var (
@@ -30,8 +30,8 @@ var (
 	valueEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
 
-// Gauge writes one series. Its labels are values, in the order of the family's names. Labels without a value are not written: Prometheus
-// makes no difference, and nodes have dozens of them.
+// Gauge writes one series. The values of its labels are values and then more, in the order of the family's labels. Empty labels are not
+// written: for Prometheus that is the same, and nodes have dozens of them.
 func (t *Text) Gauge(value float64, values []string, more ...string) {
 	if len(values)+len(more) != len(t.family.Labels) {
 		bug.Reportf("series of %s has %d labels, want %d", t.family.Name, len(values)+len(more), len(t.family.Labels))
@@ -71,5 +71,5 @@ func appendEscaped(line []byte, value string) []byte {
 	return append(line, value...)
 }
 
-// Flush writes what is left, and returns what went wrong since the beginning.
+// Flush writes what is in the buffer, and returns the first error since the beginning.
 func (t *Text) Flush() error { return t.out.Flush() }
