@@ -1,7 +1,8 @@
-// Package buffer says which pods a CapacityBuffer keeps room for, and the report to its owner.
+// Package buffer works out the pods for which a CapacityBuffer keeps room, and the codes of the report to its owner.
 //
-// The pods stand for pods to come: they exist in plans only. They are placed after all pods of users, on what those
-// leave, and their room is given up as soon as a pod of a user needs it.
+// The pods are placeholders that exist in plans only. They are placed after all pods of users, in the room that is left,
+// and lose their room as soon as a pod of a user needs it. buffer.go counts and makes the pods, workload.go reads the
+// workload that a buffer names, flaw.go has the codes.
 package buffer
 
 import (
@@ -20,28 +21,27 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
-// Most is how many pods one buffer keeps room for at most. A number that was mistyped must not fill the memory.
+// Most is how many pods one buffer keeps room for at most. Without this limit a mistyped number would fill the memory.
 const Most = 10_000
 
-// MostOfAll is how many pods all buffers together keep room for at most. A user who may make buffers must not be
-// able to fill the memory with many.
+// MostOfAll is how many pods all buffers together keep room for at most. Without this limit a user could fill the memory with many buffers.
 const MostOfAll = 100_000
 
 // A Source is where the shape of a buffer's pods comes from.
 type Source struct {
 	Template *corev1.PodTemplateSpec
-	Replicas int32 // of the workload; a pod template has none
-	// Generation is that of a PodTemplate; zero for a workload.
+	Replicas int32 // of the workload; 0 for a PodTemplate
+	// Generation is that of a PodTemplate; 0 for a workload.
 	Generation int64
 }
 
-// An Ask is what a buffer asks for.
+// An Ask is the pods for which a buffer keeps room, and why there are fewer than its owner may expect.
 type Ask struct {
 	Pods []*corev1.Pod
 	Note Note
 }
 
-// Check finds what is wrong with what a buffer says, before anybody looks for what it names.
+// Check returns what is wrong with the spec of a buffer, nil for nothing. It does not look up the objects that the buffer names.
 func Check(b *autoscalingv1beta1.CapacityBuffer) *Flaw {
 	s := &b.Spec
 	switch {
@@ -64,7 +64,7 @@ func Check(b *autoscalingv1beta1.CapacityBuffer) *Flaw {
 	return nil
 }
 
-// Beside cuts what a buffer asks for to what so many pods of other buffers leave.
+// Beside cuts the pods of a buffer so that with others, the number of pods of other buffers, there are at most MostOfAll.
 func (a Ask) Beside(others int) Ask {
 	left, wanted := max(0, MostOfAll-others), len(a.Pods)
 	if wanted <= left {
@@ -75,7 +75,7 @@ func (a Ask) Beside(others int) Ask {
 
 func negative(field, value string) *Flaw { return &Flaw{Code: Negative, Name: field, Value: value} }
 
-// Resolve works out the pods of a buffer.
+// Resolve works out the pods of a buffer, or returns what is wrong with it.
 func Resolve(b *autoscalingv1beta1.CapacityBuffer, from Source) (Ask, *Flaw) {
 	if flaw := Check(b); flaw != nil {
 		return Ask{}, flaw
@@ -91,14 +91,15 @@ func Resolve(b *autoscalingv1beta1.CapacityBuffer, from Source) (Ask, *Flaw) {
 	return Ask{Note: note, Pods: copies(pod, "capacity-buffer:"+b.Name, string(b.UID), n)}, nil
 }
 
-// Announced makes n pods of a template that an object of the cluster announces. source names the object in the namespace.
+// Announced makes n placeholder pods, at most Most, of a template that an object of the cluster announces. source names the object in the
+// namespace.
 func Announced(namespace, source string, created metav1.Time, t *corev1.PodTemplateSpec, n int) []*corev1.Pod {
 	pod := shapeOf(metav1.ObjectMeta{Namespace: namespace, CreationTimestamp: created,
 		Annotations: map[string]string{v1.CapacityBufferFakePodAnnotationKey: "true"}}, t)
 	return copies(pod, "announced:"+source, namespace+"/"+source, min(n, Most))
 }
 
-// copies makes n pods like one, with names and UIDs of their own. What they share is never changed.
+// copies makes n copies of a pod with their own names and UIDs. They share everything else, so it must not be changed.
 func copies(pod *corev1.Pod, name, uid string, n int) []*corev1.Pod {
 	out := make([]*corev1.Pod, n)
 	for i := range out {
@@ -109,8 +110,8 @@ func copies(pod *corev1.Pod, name, uid string, n int) []*corev1.Pod {
 	return out
 }
 
-// shapeOf makes a pod of a template, as far as plans look at it. Its name has a character that no pod's name can have, so that it is never
-// taken for a pod of a user. Volumes are left out that tie a pod to a place only once it exists.
+// shapeOf makes a pod of a template, with all that plans read. Volume claims are left out, because they tie a pod to a place only once it
+// exists. Callers give it a name with ":", which no pod of a user can have, so that the two are never confused.
 func shapeOf(meta metav1.ObjectMeta, t *corev1.PodTemplateSpec) *corev1.Pod {
 	spec := t.Spec.DeepCopy()
 	spec.NodeName = ""
@@ -128,10 +129,10 @@ func shapeOf(meta metav1.ObjectMeta, t *corev1.PodTemplateSpec) *corev1.Pod {
 	}
 }
 
-// count says how many pods room is kept for, and why not for more.
+// count returns how many pods a buffer keeps room for, and why not for more. one is what a pod requests.
 func count(s *autoscalingv1beta1.CapacityBufferSpec, from Source, one corev1.ResourceList) (n int, note Note) {
-	wanted, asked := wants(s, from.Replicas)
-	least, by := within(s.Limits, one)
+	wanted, asked := asksFor(s, from.Replicas)
+	least, by := fitting(s.Limits, one)
 	switch {
 	case by == "" && !asked && len(s.Limits) > 0:
 		return 0, Note{Code: OtherLimits}
@@ -156,8 +157,9 @@ func count(s *autoscalingv1beta1.CapacityBufferSpec, from Source, one corev1.Res
 	return int(wanted), note
 }
 
-// wants is how many pods a buffer asks for but for its limits; false where nothing says so.
-func wants(s *autoscalingv1beta1.CapacityBufferSpec, replicas int32) (n int64, ok bool) {
+// asksFor returns how many pods a buffer asks for before its limits are applied: the larger of replicas and percentage. It returns false if
+// neither gives a number.
+func asksFor(s *autoscalingv1beta1.CapacityBufferSpec, replicas int32) (n int64, ok bool) {
 	if s.Replicas != nil {
 		n, ok = int64(*s.Replicas), true
 	}
@@ -167,8 +169,8 @@ func wants(s *autoscalingv1beta1.CapacityBufferSpec, replicas int32) (n int64, o
 	return n, ok
 }
 
-// within is how many pods fit within limits, and the resource that decides; "" where no limit is about what a pod requests.
-func within(limits autoscalingv1beta1.ResourceList, one corev1.ResourceList) (least int64, by autoscalingv1beta1.ResourceName) {
+// fitting returns how many pods fit within limits, and the resource that decides; "" if no limit is about a resource that a pod requests.
+func fitting(limits autoscalingv1beta1.ResourceList, one corev1.ResourceList) (least int64, by autoscalingv1beta1.ResourceName) {
 	least = math.MaxInt64
 	for _, name := range sortedNames(limits) {
 		request, ok := one[corev1.ResourceName(name)]
@@ -182,7 +184,7 @@ func within(limits autoscalingv1beta1.ResourceList, one corev1.ResourceList) (le
 	return least, by
 }
 
-// times is how often a request fits into a limit.
+// times returns how often a request fits into a limit. It computes with fractions, because a limit may have more digits than an int64.
 func times(limit, request resource.Quantity) int64 {
 	a, okA := new(big.Rat).SetString(limit.AsDec().String())
 	b, okB := new(big.Rat).SetString(request.AsDec().String())
@@ -206,18 +208,18 @@ func sortedNames(limits autoscalingv1beta1.ResourceList) []autoscalingv1beta1.Re
 	return out
 }
 
-// A Tally is where the room of a buffer is.
+// A Tally counts the pods of a buffer by where they have room.
 type Tally struct {
-	Ready  int    // pods for which there is room on nodes that run
+	Ready  int    // on nodes that run
 	Coming int    // on nodes that are on their way
 	None   int    // nowhere
-	Why    string // there is none
+	Why    string // why there is no room
 }
 
-// All is how many pods the buffer has.
+// All returns how many pods the buffer has.
 func (t Tally) All() int { return t.Ready + t.Coming + t.None }
 
-// Verdict reports whether all pods have room on nodes that run, and the reason of the condition Provisioning.
+// Verdict reports whether all pods have room on nodes that run, and returns the reason for the condition Provisioning.
 func (t Tally) Verdict() (fits bool, reason string) {
 	switch t.All() {
 	case 0:

@@ -17,25 +17,25 @@ const (
 	Negative                         // Name: the field, Value: what it says
 	NoContainers                     // the pod template has none
 	NoTemplate                       // Name: the workload that has none, Value: what is wrong with it, if anything
-	EveryNode                        // a DaemonSet
-	ByTheClock                       // a CronJob
+	EveryNode                        // it names a DaemonSet
+	ByTheClock                       // it names a CronJob
 	TemplateNotFound                 // Name: the PodTemplate, Value: its namespace
-	WorkloadNotFound                 // Value: in the words of who looked for it
-	BadSchedule                      // its annotations say no times
-	Unreadable                       // Value: in the words of who tried to read the workload
+	WorkloadNotFound                 // Value: the error
+	BadSchedule                      // the schedule in its annotations is wrong
+	Unreadable                       // Value: the error
 )
 
 // The codes of notes.
 const (
 	OtherLimits   Code = iota + 100 // no limit is about what a pod requests, and nothing else says how many
 	PartOfNothing                   // a percentage of a workload without replicas
-	NothingAsked                    // nothing says how many
+	NothingAsked                    // no field gives a number
 	BelowOne                        // Limit, Resource, Request: the limit is less than one pod requests
 	Limited                         // Limit, Resource, Fit, Wanted
 	NoPods                          // none are asked for
 	TooMany                         // Fit, Wanted
 	OffSchedule                     // it keeps no room at this time
-	TooManyOfAll                    // Fit, Wanted: others have the rest of what all may have
+	TooManyOfAll                    // Fit, Wanted: other buffers have the rest of MostOfAll
 )
 
 // A Flaw says why it is not known what a buffer asks for, and what its owner has to change.
@@ -44,7 +44,7 @@ type Flaw struct {
 	Name, Value string
 }
 
-// Reason is what the condition ReadyForProvisioning calls it.
+// Reason returns the reason for the condition ReadyForProvisioning.
 func (f *Flaw) Reason() string {
 	switch f.Code {
 	case TemplateNotFound:
@@ -55,7 +55,7 @@ func (f *Flaw) Reason() string {
 	return autoscalingv1beta1.ReasonResolutionFailed
 }
 
-// A Note says why pods are fewer than the owner may expect; the zero value, that they are not.
+// A Note is why a buffer has fewer pods than its owner may expect. The zero value: it has not.
 type Note struct {
 	Code           Code
 	Limit, Request resource.Quantity

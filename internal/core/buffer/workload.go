@@ -9,7 +9,7 @@ import (
 	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 )
 
-// KindOf is the kind of workload that a buffer names; a group that is left out is apps.
+// KindOf returns the kind of workload that a buffer names. Without a group it is of group apps.
 func KindOf(r *autoscalingv1beta1.ScalableRef) schema.GroupKind {
 	if r.APIGroup == "" {
 		return schema.GroupKind{Group: "apps", Kind: r.Kind}
@@ -17,7 +17,7 @@ func KindOf(r *autoscalingv1beta1.ScalableRef) schema.GroupKind {
 	return schema.GroupKind{Group: r.APIGroup, Kind: r.Kind}
 }
 
-// Unscalable says why there can be no buffer for workloads of a kind, nil if there can.
+// Unscalable returns why there can be no buffer for workloads of a kind, nil if there can.
 func Unscalable(k schema.GroupKind) *Flaw {
 	switch k {
 	case schema.GroupKind{Group: "apps", Kind: "DaemonSet"}:
@@ -28,7 +28,7 @@ func Unscalable(k schema.GroupKind) *Flaw {
 	return nil
 }
 
-// HasScale reports whether the number of pods of a kind is read from its scale subresource, rather than from fields that are known.
+// HasScale reports whether the number of pods of a kind is read from its scale subresource. For others ReplicasOf reads it from the spec.
 func HasScale(k schema.GroupKind) bool {
 	return k.Group != "apps" && k != schema.GroupKind{Group: "batch", Kind: "Job"}
 }
@@ -49,11 +49,12 @@ func TemplateOf(o *unstructured.Unstructured) (*corev1.PodTemplateSpec, *Flaw) {
 	return nil, flaw
 }
 
-// ReplicasOf reads how many pods a workload of a kind that is known has.
+// ReplicasOf returns how many pods a workload of group apps, or a Job, should have now. Without the field it is 1, the default of
+// Kubernetes.
 func ReplicasOf(o *unstructured.Unstructured) int32 {
 	field := "replicas"
 	if o.GetKind() == "Job" {
-		if ended(o) {
+		if startsNone(o) {
 			return 0
 		}
 		field = "parallelism"
@@ -65,8 +66,8 @@ func ReplicasOf(o *unstructured.Unstructured) int32 {
 	return int32(min(max(n, 0), 1<<31-1))
 }
 
-// ended Jobs start no pods any more; suspended ones start none now.
-func ended(o *unstructured.Unstructured) bool {
+// startsNone reports whether a Job starts no pods now, because it is suspended or has ended.
+func startsNone(o *unstructured.Unstructured) bool {
 	if suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspend"); suspended {
 		return true
 	}

@@ -19,25 +19,27 @@ const (
 	// turnWork is how much of it namespaces take in turn.
 	turnWork = work.Second / 1000
 
-	variantWork = 4500 // of one way to read a pod, and more for each pool
-	poolWork    = 1200
+	// What terms cost, in units of work.
+	variantWork = 4500 // of one way to read a pod
+	poolWork    = 1200 // more, for each template
 	termWork    = 5000 // of a constraint over pods
 	askWork     = 60   // of asking a selector about a label set
 	matchWork   = 25   // of a label set that it selects
 )
 
-// fewTerms is up to how many terms of node affinity a pod counts as plain, if it has no constraints over other pods.
+// A pod with at most fewTerms terms of node affinity is plain, if it has no constraints over other pods.
 const fewTerms = 16
 
-// plain pods are always planned for.
+// plain reports whether the pods of a cohort cost so little that they are always planned.
 func (c *cohort) plain() bool {
 	i := c.info
 	return len(i.hard)+len(i.soft)+len(i.near)+len(i.apart)+len(i.nearSoft)+len(i.apartSoft)+len(c.extra) == 0 &&
 		len(i.terms)+len(i.preferred) <= fewTerms
 }
 
-// admit leaves out cohorts whose terms are more work than one plan may take.
-func (b *builder) admit() {
+// postponeCostly takes cohorts off the question if all terms together are more work than one plan may take, and postpones their pods.
+// Plain cohorts stay. If it took any off, it numbers the label sets of the rest anew.
+func (b *builder) postponeCostly() {
 	queues := map[string][]*cohort{}
 	for _, c := range b.cohorts {
 		if !c.plain() {
@@ -46,7 +48,7 @@ func (b *builder) admit() {
 		}
 	}
 	for _, q := range queues {
-		b.in.queue(q)
+		b.in.sortQueue(q)
 	}
 	out := b.admission.shareOut(&b.in, queues, &termCosts{templates: len(b.templates), batch: b.topology.labels,
 		running: b.w.labels, counted: map[*podInfo]bool{}})
@@ -65,7 +67,7 @@ func (b *builder) admit() {
 	b.readLabels()
 }
 
-// postpone leaves a pod for another plan.
+// postpone leaves a pod for a later plan. The pod counts as refused unless it has a place from an earlier plan, which it keeps.
 func (b *builder) postpone(p *cluster.Pod) {
 	if b.admission.postponed == nil {
 		b.admission.postponed = map[cluster.PodKey]bool{}
@@ -76,7 +78,8 @@ func (b *builder) postpone(p *cluster.Pod) {
 	}
 }
 
-// shareOut lets namespaces take turns and returns the cohorts for which no work is left. The first of each turn always gets some.
+// shareOut spends the budget of work: in each round, each namespace may spend turnWork more on its cohorts, in the order of its queue. It
+// returns the cohorts for which no work is left.
 func (a *admission) shareOut(in *Input, queues map[string][]*cohort, costs *termCosts) map[*cohort]bool {
 	names := sortedKeys(queues)
 	spent := map[string]work.Units{}
@@ -101,9 +104,9 @@ func (a *admission) shareOut(in *Input, queues map[string][]*cohort, costs *term
 	return out
 }
 
-// queue sorts the cohorts of a namespace. Cohorts whose pods were left out most often come first; cohorts whose pods all have a place
-// come last.
-func (in *Input) queue(list []*cohort) {
+// sortQueue sorts the cohorts of a namespace: the one with the pod that was left out most often comes first. Of equal ones, cohorts come
+// last if all their pods have a place.
+func (in *Input) sortQueue(list []*cohort) {
 	type rank struct{ leftOut, placed int }
 	ranks := make(map[*cohort]rank, len(list))
 	for _, c := range list {
@@ -128,10 +131,10 @@ func (b *builder) hasPlace(p *cluster.Pod) bool { return b.in.Snap.PlaceOf(p) !=
 type termCosts struct {
 	templates      int
 	batch, running *labelIndex       // label sets of the waiting pods, and of the running ones
-	counted        map[*podInfo]bool // classes whose terms are paid for
+	counted        map[*podInfo]bool // pod classes with variants that are counted already
 }
 
-// of returns what the terms of a cohort cost. The terms of a class are paid for once.
+// of returns what the terms of a cohort cost. What all cohorts of a pod class share, its variants, is counted for the first of them only.
 func (t *termCosts) of(c *cohort) work.Units {
 	i, ns := c.info, c.info.class.Namespace
 	var cost work.Units

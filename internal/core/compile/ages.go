@@ -6,18 +6,17 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// Ages remember the order of pods that were asked for: oldest first, then by name. A question about a whole fleet
-// has the pods of the last one but for a few, so those few are sorted, and the others are read off in the order
-// that they had. The zero value remembers none.
+// Ages cache the order of pods that were asked for: oldest first, then by name. Two questions about a whole fleet have nearly the same
+// pods. So only new pods are sorted, and the others keep the order that they had. The zero value is an empty cache.
 type ages struct {
 	list []*cluster.Pod // in that order
 	at   map[*cluster.Pod]int
 }
 
-// fewPods are sorted sooner than they are looked up.
+// Below fewPods pods, sorting is faster than looking them up.
 const fewPods = 256
 
-// sort puts pods into an order that does not depend on the caller's.
+// sort returns the pods, oldest first, then by name. The order of the argument does not matter.
 func (a *ages) sort(pods []*cluster.Pod) []*cluster.Pod {
 	if len(pods) < fewPods {
 		out := slices.Clone(pods)
@@ -46,7 +45,7 @@ func (a *ages) sort(pods []*cluster.Pod) []*cluster.Pod {
 	return out
 }
 
-// learn takes pods into the list that are not in it.
+// learn merges new pods into the list. It sorts fresh in place and uses it up; fresh must not be empty.
 func (a *ages) learn(fresh []*cluster.Pod) {
 	slices.SortFunc(fresh, olderFirst)
 	if a.at == nil {

@@ -14,7 +14,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/ports"
 )
 
-// makeNodes writes the bins: what is free after pods, daemons, and seats and kept places of pods that are not asked for.
+// makeNodes writes the bins: what is free on each beside running pods, coming daemons, and pods that are not asked for but have a seat or a
+// kept place there. Bins that are closed or gone, or have the seat of a postponed pod, take no pods.
 func (b *builder) makeNodes() {
 	b.problem.Nodes = slices.Clone(b.w.bins)
 	for _, i := range b.w.ported {
@@ -38,7 +39,8 @@ func (b *builder) makeNodes() {
 			if !own[bin] {
 				own[bin], node.Room = true, slices.Clone(node.Room)
 			}
-			node.Closed = node.Closed || e.pod != nil && b.admission.postponed[e.pod.PodKey] // what may be beside it is not known now
+			// The terms of a postponed pod were not read, so it is not known what may be beside it.
+			node.Closed = node.Closed || e.pod != nil && b.admission.postponed[e.pod.PodKey]
 			node.Room.Sub(e.info.need)
 			for _, p := range e.info.ports {
 				node.Ports = append(node.Ports, b.ports.Intern(p))
@@ -49,6 +51,9 @@ func (b *builder) makeNodes() {
 	b.makeVolumes()
 }
 
+// makeTemplates writes the templates, with what depends on the whole question: pool and tier, host ports and counted pods of daemons,
+// volume limits. It also writes what reservations have left, the least that any template's catalogue says, and which ports exclude
+// each class.
 func (b *builder) makeTemplates() {
 	tier, weight, pool := -1, int32(0), 0
 	for i, t := range b.templates {
@@ -94,8 +99,8 @@ func (b *builder) makeTemplates() {
 	}
 }
 
-// arrivals says which groups count the pods that some DaemonSets start on a node, and which labels that are chosen
-// for it decide about them.
+// arrivals returns, for the DaemonSets in sets, how many of their pods on one new node each group counts, and under which requirements. It
+// also returns the topology keys that decide which of them start, because their labels are chosen for each node.
 func (b *builder) arrivals(sets []int) (out []problem.Arrival, decide []int) {
 	for _, i := range sets {
 		if len(b.topology.counting[i]) == 0 {
@@ -180,9 +185,8 @@ func (b *builder) makeLabels() {
 	}
 }
 
-// makePools works out what each pool holds and may still open. What disruption replaces counts until it is being
-// deleted: for new pods its room is not free, since the replacement may fail. In a what-if question it is as good
-// as gone.
+// makePools works out what each pool may still open, and how much CPU its pods ask for. A node that disruption replaces counts until it is
+// being deleted, because the replacement may fail. In a what-if question (Simulation) it does not count.
 func (b *builder) makePools() {
 	used := map[string]quantity.Vec{}
 	count := map[string]int64{}

@@ -6,7 +6,8 @@ import (
 )
 
 // blame names the requirements of a pool that leave it without instance types: a requirement that no type meets, else two that no type
-// meets together. Both are empty when it takes more than two, or when nothing can be bought whatever is required.
+// meets together. Both are "" if only three or more together exclude all types, or if nothing can be bought at all. Requirements on
+// labels that the catalogue does not mention exclude no type.
 func (t *template) blame() (key, with string) {
 	if !t.sells() {
 		return "", ""

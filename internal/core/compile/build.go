@@ -25,12 +25,12 @@ type builder struct {
 	problem *problem.Problem
 	out     *Compiled
 
-	gone      []bool // by bin
-	goneBins  []int
+	gone      []bool // by bin: it is treated as gone
+	goneBins  []int  // the same, as a list
 	templates []*template
 	w         *world
 
-	chosen     map[string]bool // labels that could be chosen for each node
+	chosen     map[string]bool // labels that may be chosen for each new node
 	cohorts    []*cohort
 	seats      seats
 	admission  admission
@@ -44,37 +44,37 @@ type builder struct {
 	softOn     bool // some template or node has a PreferNoSchedule taint
 }
 
-// seats are the places that earlier plans gave to pods.
+// Seats are the places that earlier plans gave to pods.
 type seats struct {
 	seated   map[cluster.PodKey]bool // pods that are asked for and have a seat
 	expected []expected
-	kept     []expected // pods that may come to a place that is kept for them
+	kept     []expected // pods of Input.Kept that are not asked for
 }
 
-// admission is what terms of pods have cost so far, and the pods that are left out for it.
+// An admission is what terms of pods have cost so far, and the pods that are postponed because of it.
 type admission struct {
 	spent     work.Units
 	postponed map[cluster.PodKey]bool
 }
 
-// topology is the groups by which pods are counted, and the keys that number their domains.
+// A topology is the groups by which pods are counted, and the keys that number their domains.
 type topology struct {
 	labels     *labelIndex // of the batch
 	groups     *groupTable
 	counting   [][]int // by DaemonSet: groups that count its pods
 	repulsions []repulsion
 	keys       []*topologyKey
-	asked      []string // key=value: values that pods list for topology keys that a pool leaves open
+	asked      []string // "key=value": values that pods ask for, of topology keys that a pool leaves open; see askedFor
 }
 
-// conditions are the requirements on nodes, each once.
+// Conditions are the requirements on nodes, each once. Their numbers are those in problem.Labels.
 type conditions struct {
 	reqs   interned[string, label.Reqs]
-	unions map[int][]int // by place in reqs: those of which one has to be met
+	unions map[int][]int // by number in reqs, for a union: the numbers of which one has to be met
 	tols   interned[toleranceKey, tolerance]
 }
 
-// volumeClaims are the claims that tie pods of several cohorts to each other.
+// VolumeClaims are the claims that tie pods of several cohorts to each other.
 type volumeClaims struct {
 	shared    map[types.NamespacedName]*sharedClaim
 	exclusive map[types.NamespacedName]*exclusiveClaim
@@ -83,6 +83,7 @@ type volumeClaims struct {
 // Numbers are given to names in the order in which they are first asked for.
 type numbers[K comparable] map[K]int
 
+// of returns the number of a name, a new one if it has none.
 func (n numbers[K]) of(name K) int {
 	i, ok := n[name]
 	if !ok {
@@ -98,13 +99,14 @@ type volumeKey struct {
 	class            bool
 }
 
-// An interned table numbers values by their identity.
+// An interned table numbers values. Values with equal keys are one value.
 type interned[K comparable, T any] struct {
 	list  []T
 	keys  []K
 	index map[K]int
 }
 
+// of returns the number of the value with this key. If there is none, v gets a new number.
 func (t *interned[K, T]) of(key K, v T) int {
 	if i, ok := t.index[key]; ok {
 		return i
@@ -117,7 +119,8 @@ func (t *interned[K, T]) of(key K, v T) int {
 	return len(t.list) - 1
 }
 
-// A cohort is pods of one class with equal labels: one question, before it is known which labels matter.
+// A cohort is pods of one pod class with equal labels and priority. makeClasses joins cohorts if only labels tell them apart that no group
+// selects by.
 type cohort struct {
 	info      *podInfo
 	labels    *podclass.Labels
@@ -135,7 +138,8 @@ type cohort struct {
 	nearSoft  []int
 	apartSoft []int
 	groups    []int // groups that select the pods
-	// exclusive are claims for one pod at a time that others want too; first is set where one of the pods comes before these.
+	// exclusive are volume claims for one pod at a time that pods of the question compete for; first: a pod of the cohort has the first
+	// right to one of them.
 	exclusive []string
 	first     bool
 }
@@ -145,6 +149,7 @@ func newBuilder(m *Memory, in Input) *builder {
 		volumes: &volumeReader{snap: in.Snap, known: m.known, gone: in.Gone, drivers: numbers[string]{}, ids: numbers[volumeKey]{}}}
 }
 
+// build runs the stages, see doc.go.
 func (b *builder) build() {
 	b.problem.Resources = b.mem.resources.names.Len()
 	for r := range b.problem.Resources {
@@ -239,7 +244,8 @@ func (b *builder) readPods() {
 	}
 }
 
-// readSeated finds the pods that have a seat. Seats are few, and of thousands of pods that may have to move next to none has one.
+// readSeated finds the pods of the question that have a seat. It reads the few seats first, because a question may have thousands of pods
+// and hardly any with a seat.
 func (b *builder) readSeated(pods []*cluster.Pod) {
 	seats := map[cluster.PodKey]bool{}
 	for key := range b.in.Snap.Plans() {
@@ -302,7 +308,7 @@ func (b *builder) readPools() {
 	}
 }
 
-// readNodes takes the bins from the world of the snapshot. Nodes that are treated as gone stay bins, which take nothing.
+// readNodes takes the bins from the world of the snapshot. Nodes that are treated as gone stay bins, but take no pods.
 func (b *builder) readNodes() {
 	b.w = b.mem.worldOf(b.in.Snap)
 	b.gone = make([]bool, len(b.w.nodes))

@@ -17,12 +17,12 @@ import (
 type catalog struct {
 	shape *shape.Catalog
 	from  *cloud.Catalog
-	alloc map[string]quantity.Vec // by type name: of the plain type
+	alloc map[string]quantity.Vec // by type name: allocatable, without what single offerings change
 
-	capacity map[string]quantity.Vec
-	// several are the labels that no offering decides and of which some type allows several values.
+	capacity map[string]quantity.Vec // by type name
+	// multiValued are the labels that no offering decides and of which some type allows several values.
 	multiValued []string
-	used        uint64
+	used        uint64 // the last turn that asked for it
 }
 
 // catalogOf returns the columns of a pool's catalogue, which are made once.
@@ -71,7 +71,7 @@ func overlapping(cat *shape.Catalog, key string) bool {
 
 type catalogKey struct {
 	from         *cloud.Catalog
-	reserved     bool
+	reserved     bool          // machines of reservations are counted
 	interruption cloud.NanoUSD // what one costs
 }
 
@@ -79,6 +79,8 @@ func keyOf(p Pool, in *Input) catalogKey {
 	return catalogKey{p.Catalog, in.ReservedCapacity, p.InterruptionCost(cloud.NanoUSD(in.Terms.Interruption))}
 }
 
+// typeOf returns an instance type in numbers, with the offerings that can be bought now. The price of an offering includes the risk of an
+// interruption. If reservations are counted, reserved offerings without a machine left are dropped.
 func (m *Memory) typeOf(it *cloud.InstanceType, key *catalogKey) shape.Type {
 	capacity := m.resources.capacity(it.Capacity)
 	t := shape.Type{
@@ -122,6 +124,7 @@ func normalized[V any](known *apilabel.Vocabulary, labels map[string]V) map[stri
 	return labels
 }
 
+// kindOf returns the kind of a capacity type; unknown ones are on-demand.
 func kindOf(capacityType string) shape.Kind {
 	switch capacityType {
 	case v1.CapacityTypeReserved:
@@ -133,7 +136,7 @@ func kindOf(capacityType string) shape.Kind {
 	}
 }
 
-// reservationID names the reservation of an offering; where it has no name, by the labels that it gives its machines.
+// reservationID returns the name of an offering's reservation, or, if it has none, a name made of the labels of its machines.
 func reservationID(o *cloud.Offering) string {
 	if o.Reservation != "" {
 		return o.Reservation

@@ -49,14 +49,15 @@ type podInfo struct {
 	used       uint64
 }
 
-// An admittance is what decides beside labels whether a node admits a pod.
+// An admittance is everything but labels that decides whether a node admits a pod: its tolerations, and the features it needs.
 type admittance struct {
 	tolerances []corev1.Toleration
-	tolKey     string
+	tolKey     string   // equal for equal tolerances; see tolerationKey
 	features   []string // that the kubelet of the node has to declare
 }
 
-// infoOf returns what a class means.
+// infoOf returns what a pod class means, from the cache if it is there. A resource that has no column is noted in m.missing, so that
+// Compile can add the column and start again.
 func (m *Memory) infoOf(c *podclass.Class) *podInfo {
 	if i := m.infos[c]; i != nil {
 		i.used = m.turn
@@ -83,7 +84,8 @@ func (m *Memory) infoOf(c *podclass.Class) *podInfo {
 	return i
 }
 
-// assume counts containers without requests in columns of their own. The first class that has such containers brings the columns.
+// assume writes what containers without requests are assumed to need, in columns of their own. If the columns are not there, and a class
+// has such containers, they are noted in m.missing.
 func (m *Memory) assume(i *podInfo, spec *corev1.PodSpec) {
 	list, more := podclass.Assumed(spec)
 	cpu, memory := list[corev1.ResourceCPU], list[corev1.ResourceMemory]
@@ -93,6 +95,7 @@ func (m *Memory) assume(i *podInfo, spec *corev1.PodSpec) {
 	}
 }
 
+// tolerationKey returns a text that is equal for lists with the same tolerations, in any order.
 func tolerationKey(list []corev1.Toleration) string {
 	if len(list) == 0 {
 		return ""
@@ -105,6 +108,7 @@ func tolerationKey(list []corev1.Toleration) string {
 	return identity.Of(slices.Compact(parts)...)
 }
 
+// readVolumes collects the volume claims that a pod names, each once, and its ephemeral volumes.
 func (i *podInfo) readVolumes(spec *corev1.PodSpec) {
 	for _, v := range spec.Volumes {
 		switch {
@@ -140,7 +144,7 @@ func hostPorts(spec *corev1.PodSpec) []ports.Port {
 }
 
 // readNodeAffinity turns the node selector and the terms of node affinity into requirements. A required term that cannot be planned for is
-// left out, since any other will do; the pod is invalid if none is left.
+// left out, because meeting any other is enough. The pod is invalid if none is left. Preferences are sorted, heaviest first.
 func (i *podInfo) readNodeAffinity(known *apilabel.Vocabulary, spec *corev1.PodSpec) {
 	var selected []label.Req
 	for _, k := range sortedKeys(spec.NodeSelector) {
@@ -166,12 +170,13 @@ func (i *podInfo) readNodeAffinity(known *apilabel.Vocabulary, spec *corev1.PodS
 	pref := slices.Clone(affinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	slices.SortStableFunc(pref, func(a, b corev1.PreferredSchedulingTerm) int { return int(b.Weight) - int(a.Weight) })
 	for _, p := range pref[:min(len(pref), mostPreferences)] {
-		reqs, _ := expressions(known, p.Preference.MatchExpressions) // what makes no sense can never be met, and is relaxed
+		reqs, _ := expressions(known, p.Preference.MatchExpressions) // a wrong expression is never met, so the preference is dropped later
 		i.preferred = append(i.preferred, reqs)
 	}
 }
 
-// readTerms reads the required terms, of which one must be met beside what the node selector says.
+// readTerms reads the required terms, of which one must be met beside the node selector (base). If no term can be planned for, it refuses
+// the pod with all reasons.
 func (i *podInfo) readTerms(known *apilabel.Vocabulary, base label.Reqs, terms []corev1.NodeSelectorTerm) {
 	var bad []reason.Count
 	var all []label.Reqs
@@ -197,10 +202,10 @@ func (i *podInfo) readTerms(known *apilabel.Vocabulary, base label.Reqs, terms [
 		bad = []reason.Count{{Code: reason.Invalid, Flaw: reason.EmptyTerms}}
 	}
 	i.refuse(bad...)
-	i.terms = all // a DaemonSet may ask for what pods may not
+	i.terms = all // daemons are planned by their terms although they are invalid for pods
 }
 
-// addTerm adds requirements of which one must be met, or says why no node of a pool could.
+// addTerm adds one alternative of the required terms. It returns why no node of a pool could meet it, and does not add it then.
 func (i *podInfo) addTerm(reqs label.Reqs) []reason.Count {
 	if s, ok := reqs.Get(v1.NodePoolLabelKey); ok && s.HasAbsent() && !s.Open() {
 		return []reason.Count{{Code: reason.AvoidsManaged}}
@@ -209,10 +214,10 @@ func (i *podInfo) addTerm(reqs label.Reqs) []reason.Count {
 	return nil
 }
 
-// refuse notes why the pod cannot be planned, each reason once.
-// mostFlaws is how many flaws of one pod are named. Each further one says no more, and comparing thousands takes long.
+// mostFlaws is how many flaws of one pod are named. Further ones help no user, and comparing thousands takes long.
 const mostFlaws = 10
 
+// refuse notes why the pod cannot be planned, each reason once.
 func (i *podInfo) refuse(why ...reason.Count) {
 	for _, w := range why {
 		if len(i.invalid) < mostFlaws && !slices.Contains(i.invalid, w) {
@@ -221,7 +226,8 @@ func (i *podInfo) refuse(why ...reason.Count) {
 	}
 }
 
-// expressions turns match expressions into requirements, and says what is wrong with them.
+// expressions turns match expressions into requirements, and returns what is wrong with them. An expression that makes no sense becomes a
+// requirement that no node meets.
 func expressions(known *apilabel.Vocabulary, list []corev1.NodeSelectorRequirement) (label.Reqs, []reason.Count) {
 	var out []label.Req
 	var wrong []reason.Count

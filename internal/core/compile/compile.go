@@ -23,7 +23,7 @@ type Pool struct {
 	Catalog *cloud.Catalog
 }
 
-// InterruptionCost is what it costs when a machine of the pool is taken back: what the pool says, else what is usual.
+// InterruptionCost returns what it costs when a machine of the pool is taken back: the pool's annotation if it is valid, else usual.
 func (p *Pool) InterruptionCost(usual cloud.NanoUSD) cloud.NanoUSD {
 	text, said := p.Pool.Annotations[v1.InterruptionCostAnnotationKey]
 	if !said {
@@ -61,18 +61,18 @@ type Input struct {
 	Terms             problem.Terms   // what new nodes are reckoned to cost
 	Selects           devices.Selects // nil: pods that use resource claims are refused
 	Work              work.Units      // for the terms of waiting pods; 0: the default
-	Ended             func() bool     // nothing waits for the answer any more; nil: something does
+	Ended             func() bool     // reports that no caller waits for the answer any more; nil: one does
 }
 
-// A Compiled problem, with the objects behind its numbers.
+// A Compiled is a problem with the objects behind its numbers.
 type Compiled struct {
 	Problem *problem.Problem
 	Classes []Class        // the pods behind those of the problem
-	Reqs    []label.Reqs   // by solve.Variant.Reqs and solve.Narrowed.To
+	Reqs    []label.Reqs   // by problem.Variant.Reqs and problem.Narrowed.To
 	Refused []Refused      // pods that no plan can place
-	Dropped []reason.Count // pools that nothing can be launched for
-	Spent   work.Units     // the work of compiling
-	// Renumbered is set where a column of resources turned up: numbers do not mean what they meant in the problem before.
+	Dropped []reason.Count // why nothing can be launched, for each pool without templates
+	Spent   work.Units     // the work that terms of pods caused
+	// Renumbered is set if resources got new columns: vectors do not mean what they meant in the problem before.
 	Renumbered bool
 
 	nodes      []*nodeInfo
@@ -99,7 +99,7 @@ func (l *Compiled) Template(t problem.TemplateID) (*v1.NodePool, label.Reqs) {
 	return l.templates[t].pool, l.templates[t].reqs.And(l.templates[t].part)
 }
 
-// Quantify writes into a count what the limit is that is reached, how much of it is used, and what would be needed, where that is known.
+// Quantify writes Limit, Used and Least of a count about a limit or quota, as quantities for people. It leaves "" what is not known.
 func (l *Compiled) Quantify(c *reason.Count) {
 	var all v1.Limits
 	if c.Code == reason.Quota {

@@ -11,8 +11,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// everywhere is the key of groups for which the cluster is one domain: pods of which one at a time may use a volume claim. No label has
-// such a name.
+// everywhere is a topology key for which the whole cluster is one domain. It keeps pods apart of which one at a time may use a volume
+// claim. No label has such a name.
 const everywhere = "(volume-claim)"
 
 // A topologyKey is a label that groups count by.
@@ -24,6 +24,7 @@ type topologyKey struct {
 	tmpl   []problem.KeyOf
 }
 
+// number returns the number of a value, a new one if it has none.
 func (k *topologyKey) number(v string) int32 {
 	if n, ok := k.index[v]; ok {
 		return n
@@ -34,10 +35,12 @@ func (k *topologyKey) number(v string) int32 {
 	return n
 }
 
-// readGroups interns the constraints of all cohorts and of pods that keep others away.
+// readGroups gives each distinct constraint one group: those of all cohorts, and those by which running and expected pods keep others away.
+// Before that it postpones cohorts that cost too much; after it, cohorts know the groups that select them. Preferences become groups
+// only if the question respects them.
 func (b *builder) readGroups() {
 	b.readLabels()
-	b.admit()
+	b.postponeCostly()
 	b.readExpected()
 	b.readKept()
 	b.topology.groups = newGroupTable(b.in.Snap)
@@ -148,7 +151,7 @@ func (t *topology) concerns(r *repellerTerm) bool {
 	return slices.ContainsFunc(r.term.namespaces, func(ns string) bool { return len(t.labels.selected(ns, &r.selector)) > 0 })
 }
 
-// match tells each cohort which groups select its pods.
+// match sets, for each cohort, the groups that select its pods.
 func (t *topology) match(cohorts []*cohort) {
 	groups := map[string][][]int{} // by namespace and label set
 	for ns, sets := range t.labels.sets {
@@ -187,7 +190,7 @@ func (t *topology) matchDaemons(daemons []daemon) {
 	}
 }
 
-// readLabels numbers the label sets of the batch.
+// readLabels numbers the label sets of the batch by namespace, and sets the number of each cohort.
 func (b *builder) readLabels() {
 	type set struct {
 		namespace string
@@ -255,9 +258,9 @@ func (b *builder) readKeys() {
 	}
 }
 
-// askedFor returns the values of a label that pods of this batch ask for, sorted, if some pool leaves the label open: the values that they
-// list, at most mostDomains of each list, and the value that a claim gets for pods that want the label whatever its value. It notes them in
-// topology.asked as well: where these differ from those of the last batch, groups are counted anew.
+// askedFor returns the values of a label that pods of this batch ask for, sorted, if some pool leaves the label open; else nil. They are
+// the values that pods list, at most mostDomains of each list, and the value that a claim gets for pods that want the label with any
+// value. It also notes them in topology.asked: if these differ from the last batch, groups are counted anew.
 func (b *builder) askedFor(key string) []string {
 	if !slices.ContainsFunc(b.templates, func(t *template) bool { return t.opens(key) }) {
 		return nil
@@ -285,7 +288,7 @@ func (b *builder) askedFor(key string) []string {
 	return out
 }
 
-// claimValues returns the values that claims of the pools that leave a label open get for pods that ask for some value in s.
+// claimValues returns the values that claims get for pods that ask for some value in s, one for each pool that leaves the label open.
 func claimValues(templates []*template, key string, s label.Set) []string {
 	var out []string
 	for _, t := range templates {
@@ -322,7 +325,7 @@ func (t *topology) keyIndex(name string) int {
 	return slices.IndexFunc(t.keys, func(k *topologyKey) bool { return k.name == name })
 }
 
-// solveKey hands a topology key to the problem.
+// solveKey returns the problem's form of a topology key.
 func solveKey(k *topologyKey) problem.Key {
 	return problem.Key{Name: k.name, Values: k.values, Node: k.node, Tmpl: k.tmpl}
 }

@@ -9,16 +9,16 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// A base is what a group is before a question takes nodes and pods away: its filters, and everything that runs, counted.
+// A base is a group with all running pods counted, before a question takes nodes and pods away. Questions about one snapshot share it.
 type base struct {
 	group  spread.Group
 	filter *nodeFilter // of a spread
 }
 
-// A nodeFilter is whose pods a spread counts and which domains it knows. Spreads over one label that take the same nodes share it.
+// A nodeFilter is the nodes on which a spread counts pods, and its domains. Spreads over one label with the same filter share it.
 type nodeFilter struct {
 	nodes, templates bits.Set // nil: all
-	inhabits         []int32  // by domain: nodes that are in it
+	inhabits         []int32  // by domain: how many accepted nodes are in it
 }
 
 // A groupMemory holds the bases of groups and their filters by name, as long as the templates and the values that number their domains
@@ -42,7 +42,8 @@ type counter struct {
 	goneBins  []int
 }
 
-// makeGroups writes the groups with what runs now.
+// makeGroups writes the groups with their counts: running pods, less those on nodes that are treated as gone and those that move or end,
+// plus expected pods.
 func (b *builder) makeGroups() {
 	for _, k := range b.topology.keys {
 		b.problem.Keys = append(b.problem.Keys, solveKey(k))
@@ -66,7 +67,7 @@ func (b *builder) makeGroups() {
 			out.Universe = cr.universe(g, from.filter)
 		}
 		if g.owned {
-			cr.takeAway(g, &out)
+			cr.takeAwayGone(g, &out)
 		}
 		b.problem.Groups = append(b.problem.Groups, out)
 	}
@@ -135,8 +136,8 @@ func (cr *counter) filterOf(g *group, key int) *nodeFilter {
 	return out
 }
 
-// takeAway takes everything on removed nodes off the counts.
-func (cr *counter) takeAway(g *group, out *spread.Group) {
+// takeAwayGone takes all pods on nodes that are treated as gone off the counts of a group.
+func (cr *counter) takeAwayGone(g *group, out *spread.Group) {
 	if len(cr.gone) == 0 {
 		return
 	}
@@ -147,7 +148,7 @@ func (cr *counter) takeAway(g *group, out *spread.Group) {
 	}
 }
 
-// takeAwayMoving takes the pods of this batch that run, and are about to move, off the counts.
+// takeAwayMoving takes running pods of this batch off the counts: they are about to move, and are counted where they are placed.
 func (b *builder) takeAwayMoving(cr *counter) {
 	for _, c := range b.cohorts {
 		for _, p := range c.pods {
@@ -192,7 +193,8 @@ func (b *builder) takeAwayEnding(cr *counter) {
 	}
 }
 
-// count adds n pods on a node to what a group counts.
+// count adds n pods on a node to the counts of a group. If the node has no domain for the group, but one for another term of the owners'
+// affinity, they are added to Elsewhere.
 func (cr *counter) count(g *group, out *spread.Group, node string, n int32) {
 	d, ok := cr.domainOf(g, out.Key, node)
 	switch {
@@ -206,7 +208,8 @@ func (cr *counter) count(g *group, out *spread.Group, node string, n int32) {
 	}
 }
 
-// domainOf returns the domain of a node. Nodes that are being removed are no bins, but what still runs there counts.
+// domainOf returns the domain of a node; false if it has none, or if the group does not count pods there. Nodes that are being removed are
+// no bins, but pods that still run there count.
 func (cr *counter) domainOf(g *group, key int, node string) (int, bool) {
 	if bin, ok := cr.w.binOf[node]; ok {
 		return cr.domainOfBin(g, key, bin)
@@ -224,7 +227,7 @@ func (cr *counter) domainOf(g *group, key int, node string) (int, bool) {
 	return int(d), known
 }
 
-// domainOfBin returns the domain of a bin.
+// domainOfBin returns the domain of a bin; false if it has none, or if the group does not count pods there.
 func (cr *counter) domainOfBin(g *group, key, bin int) (int, bool) {
 	if !g.accepts(cr.w.nodes[bin]) {
 		return 0, false
@@ -236,7 +239,8 @@ func (cr *counter) domainOfBin(g *group, key, bin int) (int, bool) {
 	return int(d), d >= 0
 }
 
-// countOwners counts the running and the expected owners of required anti-affinity.
+// countOwners counts, by domain, the running and expected owners of required anti-affinity that selects pods of this batch. Pods of this
+// batch, and expected pods on their old nodes, are left out.
 func (b *builder) countOwners(cr *counter) {
 	if len(b.topology.repulsions) == 0 {
 		return

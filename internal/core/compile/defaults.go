@@ -10,13 +10,13 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// wantsDefaults reports whether the cluster's default spread constraints are for pods of a class: all of them or none.
+// wantsDefaults reports whether pods of a class get the cluster's default spread constraints: only pods without any spread of their own do.
 func (b *builder) wantsDefaults(i *podInfo) bool {
 	return len(b.in.DefaultSpread) > 0 && len(i.hard)+len(i.soft) == 0
 }
 
 // defaultSpread returns the default constraints for a pod, with the selector that kube-scheduler would deduce from services
-// and the owner. Without one the pod stays unconstrained.
+// and the owner; nil if it would deduce none. Preferences are left out if the question ignores them.
 func (b *builder) defaultSpread(p *cluster.Pod) []spreadTerm {
 	sel, ok := b.deduce(p)
 	if !ok {
@@ -36,7 +36,8 @@ func (b *builder) defaultSpread(p *cluster.Pod) []spreadTerm {
 	return out
 }
 
-// deduce unites the selectors of the services that select the pod, then those of its controlling owner.
+// deduce unites the selectors of all services that select the pod with that of its controlling owner; false if there are none. If the
+// owner's selector is invalid, it selects no pod.
 func (b *builder) deduce(p *cluster.Pod) (selector, bool) {
 	set := labels.Set{}
 	for svc := range cluster.Services.In(b.in.Snap, p.Namespace) {

@@ -12,7 +12,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
-// hasOwnClaim reports whether a pod differs from all others because a resource claim was made for it.
+// hasOwnClaim reports whether a pod differs from all others because a resource claim was made for it. The first call reads all such claims.
 func (b *builder) hasOwnClaim(p *cluster.Pod) bool {
 	if b.generated == nil {
 		b.generated = devices.ReadGenerated(b.in.Snap)
@@ -20,7 +20,8 @@ func (b *builder) hasOwnClaim(p *cluster.Pod) bool {
 	return b.generated.Alone(b.in.Snap, p)
 }
 
-// readDevices resolves the resource claims of all cohorts, and refuses cohorts whose claims cannot be planned for.
+// readDevices resolves the resource claims of all cohorts, and refuses or postpones cohorts with claims that cannot be planned for. It does
+// nothing if no pod has resource claims.
 func (b *builder) readDevices() {
 	if b.generated == nil {
 		return
@@ -52,7 +53,8 @@ func (b *builder) readDevices() {
 	b.cohorts = slices.DeleteFunc(b.cohorts, func(c *cohort) bool { return len(c.pods) == 0 })
 }
 
-// takeDeviceNeeds gives a cohort its claims and their places. Pods that are left for another plan keep the places that they have.
+// takeDeviceNeeds gives a cohort its claims, and adds the places where these may be used to the alternatives of its volumes. If the claims
+// cannot be planned for, it refuses or postpones the pods, and leaves the cohort empty.
 func (b *builder) takeDeviceNeeds(c *cohort, needs *devices.Needs) {
 	c.devices = needs.Claims
 	for _, list := range needs.Places {
@@ -105,7 +107,8 @@ func (t *template) machines() []devices.Machine {
 	return out
 }
 
-// machineTypes returns the instance types that a node of Karpenter may turn out to be.
+// machineTypes returns the instance types that a node of Karpenter may turn out to be: the one on its labels, else all that its claim
+// lists. In place of a type that the catalogue lacks there is an empty one, which brings no devices.
 func (m *Memory) machineTypes(n *nodeInfo) []*cloud.InstanceType {
 	cat := m.poolCatalogs[n.pool]
 	if n.row.Claim == nil || cat == nil {
@@ -128,7 +131,7 @@ func (m *Memory) machineTypes(n *nodeInfo) []*cloud.InstanceType {
 	return out
 }
 
-// makeDevices writes what every node has left for the pods of this question, and what every machine would bring.
+// makeDevices writes which devices every node has left for the pods of this question, and which every machine would bring.
 func (b *builder) makeDevices() {
 	if b.devices == nil {
 		return

@@ -13,8 +13,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/volumes"
 )
 
-// noProvisioner is the provisioner of storage classes whose volumes no provisioner makes for a claim. As a rule
-// they are disks of one node.
+// noProvisioner marks storage classes without a provisioner: their volumes exist before the claim, or another program makes them. As a
+// rule they are disks of one node.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
 // A diskKind counts the disks that suit equal claims. A ready node offers its free disks. A new node is assumed to bring as many as needed,
@@ -36,8 +36,8 @@ func (v *volumeReader) wantsDisk(pvc *corev1.PersistentVolumeClaim) bool {
 	return sc != nil && sc.Provisioner == noProvisioner
 }
 
-// mountsOfDisk makes a claim count against the disks that suit it, and against all of its class: a disk that suits
-// several kinds is there once.
+// mountsOfDisk returns the two counts that a claim takes part in: the disks that suit it, and all disks of its class. The second is needed
+// because a disk that suits claims of several kinds can serve only one of them.
 func (v *volumeReader) mountsOfDisk(pvc *corev1.PersistentVolumeClaim) []volumes.Volume {
 	class, spec := storageClassOf(pvc), &pvc.Spec
 	size := spec.Resources.Requests[corev1.ResourceStorage]
@@ -169,7 +169,8 @@ func (v *volumeReader) reaching(pv *corev1.PersistentVolume, nodes []*nodeInfo, 
 	return out
 }
 
-// promiseDisks counts the claims of pods that have a plan: what makes disks may need a moment once the node is ready.
+// promiseDisks counts the disk claims of pods that an earlier plan put on a node. The program that makes disks may need a moment once the
+// node is ready; until then these pods may stay planned for it.
 func (b *builder) promiseDisks() {
 	if len(b.volumes.disks) == 0 {
 		return

@@ -14,10 +14,10 @@ import (
 // An exclusiveClaim is a volume claim that one pod of the cluster may use at a time.
 type exclusiveClaim struct {
 	name    string
-	holder  *cluster.Pod // has it already, and is not planned now
-	first   *cluster.Pod // of the pods of this question, in the order of readExclusive
+	holder  *cluster.Pod // a pod that is not in this question and has the claim; nil: none
+	first   *cluster.Pod // the pod of this question with the first right to it; see readExclusive
 	planned bool         // first has a place from an earlier plan
-	users   int
+	users   int          // pods of this question
 	cohorts []*cohort
 }
 
@@ -52,20 +52,20 @@ func (b *builder) readExclusive(pods []*cluster.Pod) {
 	}
 	for key := range b.in.Snap.Plans() {
 		if p := b.in.Snap.Pod(key); p != nil && !asked[key] {
-			b.leaveTo(p)
+			b.noteHolder(p)
 		}
 	}
 	for row := range b.in.Snap.Nodes() {
 		for _, p := range row.Pods {
 			if !asked[p.PodKey] {
-				b.leaveTo(p)
+				b.noteHolder(p)
 			}
 		}
 	}
 }
 
-// leaveTo gives a pod that is not planned now the claims that it names.
-func (b *builder) leaveTo(p *cluster.Pod) {
+// noteHolder notes a pod that is not in this question as the holder of the claims that it names.
+func (b *builder) noteHolder(p *cluster.Pod) {
 	for _, name := range b.mem.infoOf(p.Class).claims {
 		if x := b.claims.exclusive[types.NamespacedName{Namespace: p.Namespace, Name: name}]; x != nil {
 			x.holder = p
@@ -73,7 +73,7 @@ func (b *builder) leaveTo(p *cluster.Pod) {
 	}
 }
 
-// heldFrom says why a pod has to do without a volume claim; Code 0 if it need not.
+// heldFrom returns why a pod cannot have one of its volume claims now: another pod holds it. Code is 0 if none is held.
 func (b *builder) heldFrom(p *cluster.Pod, claims []string) reason.Count {
 	for _, name := range claims {
 		if x := b.claims.exclusive[types.NamespacedName{Namespace: p.Namespace, Name: name}]; x != nil && x.holder != nil {
@@ -83,12 +83,13 @@ func (b *builder) heldFrom(p *cluster.Pod, claims []string) reason.Count {
 	return reason.Count{}
 }
 
-// HeldBy says that a pod has to do without a volume claim for one pod at a time, because another has it.
+// HeldBy returns the refusal of a pod that needs a volume claim for one pod at a time, because another pod has it.
 func HeldBy(claim string, by *cluster.Pod) reason.Count {
 	return reason.Count{Code: reason.VolumeInvalid, Key: claim, Flaw: reason.InUseByAnother, Detail: by.Name}
 }
 
-// tieExclusive keeps pods that want such a claim apart, wherever they are.
+// tieExclusive adds an anti-affinity over the whole cluster for each exclusive claim that several pods of this question want. So the plan
+// places one of them. A cohort with the pod that has the first right is marked as first.
 func (b *builder) tieExclusive() {
 	if len(b.claims.exclusive) == 0 {
 		return

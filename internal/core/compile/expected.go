@@ -104,8 +104,8 @@ func (cr *counter) countMove(e *expected, g *group, out *spread.Group) {
 	}
 }
 
-// expectedTerms lists the required anti-affinity of expected pods. Terms of postponed pods were not
-// read; the nodes of such pods are closed.
+// expectedTerms lists the required anti-affinity of expected pods, once for pods that mean the same. Postponed pods are left out: their
+// nodes are closed instead.
 func (b *builder) expectedTerms() []repellerTerm {
 	type kind struct {
 		info   *podInfo

@@ -46,9 +46,9 @@ func (w *world) lacking(features []string, nodes, tmpls bits.Set, templates []*t
 }
 
 // poolsWithout returns the pools whose next nodes are expected to lack the features: they have nodes, and none of these declares them.
-// Drifted nodes do not count, since new ones are made otherwise. A pool without nodes is expected to have them, since new machines come
-// with the minor of the API server, which let the pod ask. If that is wrong the pool has a node that shows it, and package bindfail
-// limits how often it is tried again once that node is gone.
+// Drifted nodes do not count, because new nodes will differ from them. A pool without nodes is expected to have the features: new machines
+// run the minor version of the API server, which accepted the pod. If that is wrong, the first node shows it, and package bindfail limits
+// how often the pool is tried again.
 func (w *world) poolsWithout(features []string) map[string]bool {
 	without, with := map[string]bool{}, map[string]bool{}
 	for _, n := range slices.Concat(w.nodes, w.leaving) {

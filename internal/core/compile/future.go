@@ -11,9 +11,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/shape"
 )
 
-// A future is what a claim whose machine has not been launched may become. It is not known yet which machine it
-// will be, but what all of them have in common is known: pods that ask for that have their place there, and none
-// besides.
+// A future is what a claim without a machine may still become. It is not known which machine it will be, but what all possible machines
+// have in common is. So only pods that ask for what is common can be planned onto it.
 type future struct {
 	asked  label.Reqs     // of the claim
 	from   *shape.Catalog // of its pool; nil if it is not known
@@ -43,8 +42,8 @@ func (m *Memory) futureOf(row *cluster.Node) *future {
 	return f
 }
 
-// may returns the values of which a label will have one, as far as anybody knows.
-func (f *future) may(key string) (label.Set, bool) {
+// possibleValues returns the values of which a label will have one. It returns false if the label may also be absent, or have any value.
+func (f *future) possibleValues(key string) (label.Set, bool) {
 	set, _ := f.asked.Get(key)
 	if f.from != nil && f.from.Mentions(key) && f.shapes.Any() {
 		var values []string
@@ -63,13 +62,13 @@ func (f *future) may(key string) (label.Set, bool) {
 	return set, !set.Open() && !set.HasAbsent() && !set.Empty()
 }
 
-// within reports whether all that a label may be is in s.
+// within reports whether s allows each value of may.
 func within(may, s label.Set) bool {
 	return !slices.ContainsFunc(may.Values(), func(v string) bool { return !s.Has(v) })
 }
 
-// labelsOf returns the labels that a row is sure to have. Daemons that wait for what Karpenter writes on a node
-// once it is ready will come.
+// labelsOf returns the labels that a row is sure to have. They include those that Karpenter writes once a node is registered and
+// initialised, so that DaemonSets which select by these count as coming.
 func labelsOf(row *cluster.Node) map[string]string {
 	labels := row.Labels()
 	if row.Initialized() {
@@ -87,14 +86,14 @@ func labelsOf(row *cluster.Node) map[string]string {
 func (n *nodeInfo) label(key string) (string, bool) {
 	v, ok := n.labels[key]
 	if !ok && n.future != nil {
-		if may, known := n.future.may(key); known {
+		if may, known := n.future.possibleValues(key); known {
 			return may.Single()
 		}
 	}
 	return v, ok
 }
 
-// allows reports whether the node satisfies requirements, whatever it becomes.
+// allows reports whether the node satisfies requirements with each machine that it may become.
 func (n *nodeInfo) allows(r label.Reqs) bool {
 	if n.future == nil {
 		_, ok := r.Allow(n.labels)
@@ -104,7 +103,7 @@ func (n *nodeInfo) allows(r label.Reqs) bool {
 		if v, has := n.labels[q.Key]; has {
 			return !q.Set.Has(v)
 		}
-		if may, known := n.future.may(q.Key); known {
+		if may, known := n.future.possibleValues(q.Key); known {
 			return !within(may, q.Set)
 		}
 		return !q.Set.HasAbsent()

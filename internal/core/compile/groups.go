@@ -28,10 +28,10 @@ type group struct {
 	honorTaints bool
 	tolerances  []corev1.Toleration
 	terms       []label.Reqs // nil: no filter by labels
-	beside      []string     // labels that a node must have, whatever their values
+	beside      []string     // labels that a node must have, with any value
 	filter      string       // identity of the node filter
 	others      []string     // of affinity: topology keys of the other terms of the same pods
-	claim       bool         // it selects the pods that use a volume claim, whatever their labels; running pods are not counted
+	claim       bool         // it selects the pods that use a volume claim, not by labels; running pods are not counted
 	owned       bool         // some pod of this batch carries it
 	identity    string       // equal for equal groups; see text
 }
@@ -131,7 +131,7 @@ func (t *groupTable) spread(i *podInfo, all []spreadTerm, k int, namespace strin
 	return t.intern(g)
 }
 
-// affinity returns the group of a term of pod affinity or anti-affinity.
+// affinity returns the group of a term of pod affinity or anti-affinity. owned is false for terms of pods outside of this batch.
 func (t *groupTable) affinity(kind spread.Kind, term *podTerm, required, owned bool, podLabels map[string]string) *group {
 	g := t.about(term, podLabels)
 	g.kind, g.key, g.required, g.owned = kind, term.key, required, owned
@@ -182,7 +182,7 @@ func (t *groupTable) about(term *podTerm, podLabels map[string]string) group {
 	return g
 }
 
-// inhabits returns, by domain, how many nodes pass the node filter of a group. A claim whose node has yet to register counts as a node.
+// inhabits returns, by domain, how many nodes pass the node filter of a group. A claim counts as a node before its node registers.
 func (cr *counter) inhabits(g *group, key *topologyKey) []int32 {
 	out := make([]int32, len(key.values))
 	for i, n := range cr.w.nodes {

@@ -13,7 +13,7 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// A tolerance is what lets a pod onto a node beside labels, with or without a toleration for every PreferNoSchedule taint.
+// A tolerance is an admittance at one level of preferences. soft: every PreferNoSchedule taint is tolerated, too.
 type tolerance struct {
 	*admittance
 	soft bool
@@ -25,15 +25,15 @@ type toleranceKey struct {
 	soft           bool
 }
 
-// toleranceOf numbers what lets a pod onto nodes beside labels.
+// toleranceOf returns the number of a tolerance, by which problem.Labels answers.
 func (c *conditions) toleranceOf(a *admittance, soft bool) int {
 	return c.tols.of(toleranceKey{a.tolKey, strings.Join(a.features, ", "), soft}, tolerance{a, soft})
 }
 
-// makeClasses merges cohorts that differ only in labels that no group looks at.
+// makeClasses joins cohorts that differ only in labels that no group selects by, and writes their classes and the queue.
 func (b *builder) makeClasses() {
-	class, n := b.sameQuestion()
-	// a class is large: with thousands, growing costs more than they
+	class, n := b.classNumbers()
+	// problem.Class is a large struct: with thousands of them, growing the slices would cost more than filling them
 	b.out.Classes, b.problem.Classes = make([]Class, 0, n), make([]problem.Class, 0, n)
 	for i, c := range b.cohorts {
 		at := class[i]
@@ -51,13 +51,13 @@ func (b *builder) makeClasses() {
 	b.makeQueue()
 }
 
-// sameQuestion numbers the questions that cohorts ask, in the order in which they come: the class of each cohort, and how many there are.
-func (b *builder) sameQuestion() (class []int, n int) {
+// classNumbers returns the class of each cohort, and how many classes there are. Classes are numbered in the order of their first cohort.
+func (b *builder) classNumbers() (class []int, n int) {
 	index := make(map[string]int, len(b.cohorts))
 	class = make([]int, len(b.cohorts))
 	var buf []byte
 	for i, c := range b.cohorts {
-		buf = c.text(buf[:0])
+		buf = c.appendIdentity(buf[:0])
 		at, known := index[string(buf)]
 		if !known {
 			at = len(index)
@@ -68,7 +68,8 @@ func (b *builder) sameQuestion() (class []int, n int) {
 	return class, len(index)
 }
 
-// makeQueue lines up the pods that groups are about as kube-scheduler takes them: the weightiest first, then the oldest.
+// makeQueue writes the queue: the pods that own a group or are selected by one, in the order in which kube-scheduler takes them: by
+// priority, then the oldest first.
 func (b *builder) makeQueue() {
 	type waiting struct {
 		pod   *cluster.Pod
@@ -92,8 +93,8 @@ func (b *builder) makeQueue() {
 	}
 }
 
-// text identifies the question that the cohort asks.
-func (c *cohort) text(buf []byte) []byte {
+// appendIdentity appends a text that is equal for cohorts of one class.
+func (c *cohort) appendIdentity(buf []byte) []byte {
 	buf = identity.Number(buf, int64(c.info.class.ID))
 	buf = identity.Text(buf, c.info.class.Namespace)
 	buf = identity.Number(buf, int64(c.priority))
@@ -107,6 +108,7 @@ func (c *cohort) text(buf []byte) []byte {
 	return buf
 }
 
+// classOf returns the class of a cohort in numbers. Counts, and ports that exclude it, are added later.
 func (b *builder) classOf(c *cohort, order int) problem.Class {
 	i := c.info
 	out := problem.Class{Name: c.pods[0].Namespace + "/" + c.pods[0].Name, Priority: c.priority, Order: order,
@@ -124,13 +126,14 @@ func (b *builder) classOf(c *cohort, order int) problem.Class {
 	return out
 }
 
-// A level is how many of each kind of preference still count.
+// A level is one step of giving up preferences.
 type level struct {
-	nearSoft, apartSoft, preferred, soft int // dropped from the front
-	tolerate                             bool
+	nearSoft, apartSoft, preferred, soft int  // how many of each kind are dropped, from the front of their lists
+	tolerate                             bool // every PreferNoSchedule taint is tolerated
 }
 
-// levelsOf returns the levels of preference from the strictest to none, in the order in which kube's users know them.
+// levelsOf returns the levels of preference from the strictest, with all preferences, to the one without any. Preferences are dropped one
+// by one: pod affinity, pod anti-affinity, node affinity, spreads that may be violated, and then PreferNoSchedule taints.
 func (b *builder) levelsOf(c *cohort) []level {
 	out := []level{{}}
 	less := func(times int, one func(*level)) {
@@ -152,7 +155,9 @@ func (b *builder) levelsOf(c *cohort) []level {
 	return out
 }
 
-// variantsOf spells out the lattice of preference levels, required terms and volume alternatives.
+// variantsOf returns the variants of a cohort, the strictest first: for each level of preferences, each required term with each volume
+// alternative. With too many combinations, levels before the last are left out. If a pool has minValues, there are more variants: the
+// union of all required terms, and a last level at which soft groups do not count the pods.
 func (b *builder) variantsOf(c *cohort) []problem.Variant {
 	i := c.info
 	levels := b.levelsOf(c)
@@ -164,7 +169,7 @@ func (b *builder) variantsOf(c *cohort) []problem.Variant {
 		levels = append(levels[:most-1:most-1], levels[len(levels)-1])
 	}
 	uncounted := len(levels)
-	if wantsVariety(b.templates) && b.counted(c) {
+	if anyMinValues(b.templates) && b.softlyCounted(c) {
 		levels = append(levels, levels[len(levels)-1])
 	}
 	var out []problem.Variant
@@ -184,7 +189,7 @@ func (b *builder) variantsOf(c *cohort) []problem.Variant {
 				out = append(out, problem.Variant{Level: n, Reqs: at, Tol: tol, Owns: owns, Uncounted: n == uncounted})
 			}
 		}
-		if len(i.terms) == 1 || !wantsVariety(b.templates) {
+		if len(i.terms) == 1 || !anyMinValues(b.templates) {
 			continue
 		}
 		for k := range alternatives {
@@ -196,16 +201,16 @@ func (b *builder) variantsOf(c *cohort) []problem.Variant {
 	return out
 }
 
-// counted reports whether a group beyond the host counts the pods of a cohort. Such a group ties them to a domain, in which there may be
-// too few instance types for minValues. If no pod insists on the group, the pods give up being counted as the last of all preferences.
-func (b *builder) counted(c *cohort) bool {
+// softlyCounted reports whether a group that is only a preference, and not about hosts, counts the pods of a cohort. Such a group ties them
+// to a domain, which may have too few instance types for minValues. So as their last preference the pods give up being counted.
+func (b *builder) softlyCounted(c *cohort) bool {
 	return slices.ContainsFunc(c.groups, func(g int) bool {
 		group := b.topology.groups.list[g]
 		return !group.required && !group.hard && group.key != corev1.LabelHostname
 	})
 }
 
-// ownedAt returns the groups whose constraint counts at a level.
+// ownedAt returns the groups that the pods of a cohort own at a level, sorted.
 func (b *builder) ownedAt(c *cohort, l level) []int {
 	if len(c.hard)+len(c.soft)+len(c.near)+len(c.apart)+len(c.nearSoft)+len(c.apartSoft) == 0 {
 		return nil
@@ -219,7 +224,7 @@ func (b *builder) ownedAt(c *cohort, l level) []int {
 	return slices.Compact(out)
 }
 
-// plannedTo returns the bin for which a pod has a plan.
+// plannedTo returns the bin onto which an earlier plan put a pod; false if there is none.
 func (b *builder) plannedTo(p *cluster.Pod) (int, bool) {
 	if p.Spare == nil && !b.seats.seated[p.PodKey] {
 		return 0, false
@@ -232,7 +237,7 @@ func (b *builder) plannedTo(p *cluster.Pod) (int, bool) {
 	return bin, ok
 }
 
-// addSticky notes where earlier plans put pods of the class.
+// addSticky notes where earlier plans put pods of a class: in the problem how many for each bin, in the order of bins, and in c each pod.
 func (b *builder) addSticky(class *problem.Class, c *Class) {
 	counts := map[int]int{}
 	for _, p := range c.Pods {

@@ -18,7 +18,7 @@ import (
 // A Memory is what was derived from rows, catalogues and pools, by their pointers. It is not safe for concurrent use.
 type Memory struct {
 	known     *apilabel.Vocabulary
-	turn      uint64
+	turn      uint64 // how many questions were compiled
 	resources table
 	missing   []string // resources that pods ask for and no machine had
 	infos     map[*podclass.Class]*podInfo
@@ -27,7 +27,7 @@ type Memory struct {
 	catalogs  map[catalogKey]*catalog
 	templates map[templateKey]*template
 	parts     map[partKey]*v1.NodePool
-	asked     map[string]map[string]bool // values that pods ask for, of labels that are chosen for each node
+	asked     map[string]map[string]bool // label -> values that pods mention, for labels that are chosen for each node; see learn
 
 	reservations  numbers[string]
 	daemons       []daemon
@@ -41,7 +41,7 @@ type Memory struct {
 	devices     *devices.Memory
 }
 
-// NewMemory returns a Memory that knows nothing but labels.
+// NewMemory returns an empty Memory.
 func NewMemory(known *apilabel.Vocabulary) *Memory {
 	m := &Memory{known: known, resources: table{names: quantity.NewNames(), had: map[corev1.ResourceName]bool{}},
 		reservations: map[string]int{}}
@@ -49,10 +49,10 @@ func NewMemory(known *apilabel.Vocabulary) *Memory {
 	return m
 }
 
-// A History is what of a Memory an answer may depend on. All else is derived from rows again.
+// A History is the part of a Memory on which an answer may depend. Everything else of a Memory can be derived again from the objects.
 type History struct {
 	Columns      []string            `json:"columns"` // of resources, in their order
-	Had          []string            `json:"had"`
+	Had          []string            `json:"had"`     // resources that some machine has
 	Missing      []string            `json:"missing,omitempty"`
 	Asked        map[string][]string `json:"asked,omitempty"`
 	Reservations []string            `json:"reservations,omitempty"` // by number
@@ -79,7 +79,7 @@ func (m *Memory) History() History {
 	return h
 }
 
-// Recall returns a Memory that has seen what a History tells.
+// Recall returns a Memory that answers as the one from which the History was taken.
 func Recall(known *apilabel.Vocabulary, h History) *Memory {
 	m := NewMemory(known)
 	for _, name := range h.Columns {
@@ -101,7 +101,8 @@ func Recall(known *apilabel.Vocabulary, h History) *Memory {
 	return m
 }
 
-// forget drops everything that depends on the columns of resources.
+// forget drops what was derived from pods, rows, catalogues and pools: after a new column of resources, or when resource claims or assumed
+// requests begin or cease to count. The columns, the numbers of reservations, the turn and the order of pods (ages) stay.
 func (m *Memory) forget() {
 	m.missing = nil
 	m.infos = map[*podclass.Class]*podInfo{}
@@ -115,10 +116,11 @@ func (m *Memory) forget() {
 	m.devices = devices.NewMemory()
 }
 
-// keepTurns is for how many turns something is remembered that was not asked for.
+// keepTurns is for how many turns something is kept that was not asked for.
 const keepTurns = 256
 
-// tidy forgets what has not been asked for in a while.
+// tidy drops, every keepTurns turns, what was not asked for in that time, and some caches as a whole because they do not know what was
+// asked for. The devices are also dropped when their cache is full.
 func (m *Memory) tidy() {
 	if m.turn%keepTurns == 0 || m.devices.Full() {
 		m.devices = devices.NewMemory()
@@ -168,7 +170,8 @@ func Compile(m *Memory, in Input) *Compiled {
 	}
 }
 
-// learnMachines notes the resources that machines have, and gives those that limits name a column.
+// learnMachines notes which resources machines have, and gives a column to each of them that a limit names. If there is a new column, it
+// calls forget.
 func (m *Memory) learnMachines(in Input) {
 	before := m.resources.names.Len()
 	note := func(list corev1.ResourceList) {
@@ -186,7 +189,7 @@ func (m *Memory) learnMachines(in Input) {
 			}
 		}
 	}
-	var learned *cluster.Snapshot // what its rows have was noted then
+	var learned *cluster.Snapshot // the rows of this snapshot were noted before
 	if m.world != nil {
 		learned = m.world.snap
 	}

@@ -32,22 +32,22 @@ type nodeInfo struct {
 	daemons   quantity.Vec // the part of used that belongs to DaemonSets
 	ports     []ports.Port
 	sets      []types.UID    // DaemonSets that run here
-	pods      []*cluster.Pod // with volumes
-	claimants []*cluster.Pod // with resource claims
-	capacity  quantity.Vec
+	pods      []*cluster.Pod // those with volumes
+	claimants []*cluster.Pod // those with resource claims
+	capacity  quantity.Vec   // what it counts against limits
 	pool      string
 	coming    coming
-	seen      uint64
+	seen      uint64 // the last turn that asked for it
 
 	initialized bool
 }
 
-// coming is the pods of DaemonSets that are not on a node yet.
+// A coming is what pods of DaemonSets that are not on a node yet will take of it.
 type coming struct {
 	need    quantity.Vec
 	ports   []ports.Port
-	sets    []int
-	version int // of the DaemonSets that these were worked out for
+	sets    []int // indexes in Memory.daemons
+	version int   // Memory.daemonVersion for which this was worked out
 }
 
 // nodeOf returns what a row means.
@@ -90,9 +90,10 @@ func (m *Memory) nodeOf(row *cluster.Node) *nodeInfo {
 	return n
 }
 
-// asks is the CPU, in thousandths, that pods ask for here, daemons aside.
+// asks returns the CPU, in thousandths, that pods ask for here, without daemons.
 func (n *nodeInfo) asks() int64 { return n.used[quantity.CPU] - n.daemons[quantity.CPU] }
 
+// taintKey returns a text that is equal for lists with the same taints, in any order.
 func taintKey(taints []corev1.Taint) string {
 	if len(taints) == 0 {
 		return ""
@@ -105,14 +106,15 @@ func taintKey(taints []corev1.Taint) string {
 	return identity.Of(parts...)
 }
 
-// roomOf returns what pods may use of a row. A claim that is not launched yet counts as the larger of what it was made
-// for and of what each type that it lists is sure to have.
+// roomOf returns what pods may use of a row. Columns of assumed requests are without limit, because kube-scheduler assumes no requests.
 func (m *Memory) roomOf(row *cluster.Node) quantity.Vec {
 	room := m.allocatable(row)
-	m.resources.setAssumed(room, quantity.Max, quantity.Max) // kube-scheduler assumes nothing
+	m.resources.setAssumed(room, quantity.Max, quantity.Max)
 	return room
 }
 
+// allocatable returns what a row has for pods. For a claim that is not launched yet that is, of each resource, the larger of what the claim
+// requests and of what every type that it lists has.
 func (m *Memory) allocatable(row *cluster.Node) quantity.Vec {
 	alloc := m.resources.capacity(row.Allocatable())
 	if row.Claim == nil || row.Node != nil || len(row.Claim.Status.Allocatable) > 0 {
@@ -129,8 +131,8 @@ func (m *Memory) allocatable(row *cluster.Node) quantity.Vec {
 	return alloc
 }
 
-// capacityOf returns what a row counts against limits: a claim that is not launched yet reserves the largest of each
-// resource that it lists.
+// capacityOf returns what a row counts against limits. A claim that is not launched yet counts as the largest that any type it lists has of
+// each resource, because it may become any of them.
 func (m *Memory) capacityOf(row *cluster.Node) quantity.Vec {
 	capacity := m.resources.capacity(row.Capacity())
 	if row.Claim == nil || row.Node != nil || len(row.Claim.Status.Capacity) > 0 {
@@ -154,7 +156,7 @@ func (m *Memory) typesOf(claim *v1.NodeClaim) []string {
 	return nil
 }
 
-// leastOf returns the component-wise least that the named types have; nil if one is unknown or none is named.
+// leastOf returns, of each resource, the least that any of the named types has; nil if one is unknown or none is named.
 func leastOf(cat *catalog, names []string) quantity.Vec {
 	var least quantity.Vec
 	for _, name := range names {
@@ -182,7 +184,8 @@ type daemon struct {
 	claims bool             // resource claims are planned for
 }
 
-// daemons returns what runs on every node that suits it. The version changes when any of them does.
+// readDaemons reads the DaemonSets of a snapshot into m.daemons. If any of them changed, daemonVersion goes up, so that what depends on
+// them is worked out again.
 func (m *Memory) readDaemons(snap *cluster.Snapshot) {
 	var list []daemon
 	i := 0
@@ -207,8 +210,9 @@ func (m *Memory) readDaemons(snap *cluster.Snapshot) {
 	}
 }
 
-// daemonInfo reads a DaemonSet's pod: the live one if there is one, because admission may have changed it, with the
-// template's node affinity; else the template, whose limits stand in for missing requests.
+// daemonInfo returns what a pod of a DaemonSet means. It reads a running pod if there is one (live), because admission webhooks may have
+// changed it, but with the template's required node affinity, because that of the pod names its node. Else it reads the template, with
+// limits in place of missing requests. Both get the tolerations that the DaemonSet controller adds.
 func (m *Memory) daemonInfo(set *appsv1.DaemonSet, live *podclass.Class) *podInfo {
 	tmpl := set.Spec.Template.Spec.DeepCopy()
 	spec := tmpl
@@ -255,10 +259,11 @@ var daemonTolerations = []corev1.Toleration{
 	{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 }
 
-// ignored reports whether a daemon is refused a place, for its resource claims.
+// ignored reports whether a daemon is not planned for, because it uses resource claims and these are not planned for.
 func (d *daemon) ignored() bool { return d.info.devices && !d.claims }
 
-// reserveOf returns what daemons that are not on the node yet will take of it.
+// reserveOf returns what DaemonSet pods that are not on the node yet will take of it. It is worked out once for each version of the
+// DaemonSets: the needs of all that suit the node, less what those that run here use.
 func (m *Memory) reserveOf(n *nodeInfo) quantity.Vec {
 	if n.coming.version == m.daemonVersion {
 		return n.coming.need
@@ -271,11 +276,11 @@ func (m *Memory) reserveOf(n *nodeInfo) quantity.Vec {
 		}
 		takes := atMost(d.info.need, n.alloc)
 		if !takes.Fits(n.alloc) {
-			continue // it never comes
+			continue // its pod can never start here
 		}
 		if !slices.Contains(n.sets, d.set.UID) {
 			if taken(n.ports, d.info.ports) || taken(n.coming.ports, d.info.ports) {
-				continue // it never comes
+				continue // its ports are taken, so its pod cannot start here
 			}
 			n.coming.ports = append(n.coming.ports, d.info.ports...)
 			n.coming.sets = append(n.coming.sets, i)
@@ -289,9 +294,9 @@ func (m *Memory) reserveOf(n *nodeInfo) quantity.Vec {
 	return n.coming.need
 }
 
-// atMost returns what a daemon takes where there is at most this much. Resources of which there is nothing are left out: a device
-// plugin may bring them later. A daemon that still does not fit never starts there. It must keep no other pod away, or one DaemonSet
-// of an absurd size would stop the whole cluster.
+// atMost returns what a daemon with this need takes of a node that has most. Resources that the node has none of are left out: a device
+// plugin may bring them later. If the rest does not fit, the daemon never starts there, and the caller must reserve no room for it:
+// otherwise one DaemonSet of an absurd size would keep pods off every node.
 func atMost(need, most quantity.Vec) quantity.Vec {
 	if need.Fits(most) {
 		return need
@@ -320,9 +325,10 @@ func taken(used, want []ports.Port) bool {
 type column struct {
 	values []string
 	of     []int32           // per node: index into values, −1 without the label
-	may    map[int]label.Set // of nodes of which it is not known yet, but for this: nil for most columns
+	may    map[int]label.Set // by index of a node without the label: the values of which it will get one; nil for most columns
 }
 
+// columnOf reads the values of a label. A node without a host name label has its host name, so that it is a domain of its own.
 func columnOf(key string, nodes []*nodeInfo) *column {
 	c := &column{of: make([]int32, len(nodes))}
 	index := map[string]int32{}
@@ -347,12 +353,12 @@ func columnOf(key string, nodes []*nodeInfo) *column {
 	return c
 }
 
-// leaveOpen notes what the label of a node may become.
+// leaveOpen notes the values that the label of a node may get.
 func (c *column) leaveOpen(i int, n *nodeInfo, key string) {
 	if n.future == nil {
 		return
 	}
-	if may, known := n.future.may(key); known {
+	if may, known := n.future.possibleValues(key); known {
 		if c.may == nil {
 			c.may = map[int]label.Set{}
 		}
@@ -360,21 +366,21 @@ func (c *column) leaveOpen(i int, n *nodeInfo, key string) {
 	}
 }
 
-// keep takes the nodes out of set whose label is not in s.
+// keep takes the nodes out of set that s does not allow, by their label, or by meetsAbsent if they lack it.
 func (c *column) keep(s label.Set, set bits.Set) {
 	ok := make([]bool, len(c.values))
 	for i, v := range c.values {
 		ok[i] = s.Has(v)
 	}
 	for i, v := range c.of {
-		if v >= 0 && !ok[v] || v < 0 && !c.unknown(i, s) {
+		if v >= 0 && !ok[v] || v < 0 && !c.meetsAbsent(i, s) {
 			set.Remove(i)
 		}
 	}
 }
 
-// unknown reports whether a node without the label satisfies s.
-func (c *column) unknown(i int, s label.Set) bool {
+// meetsAbsent reports whether a node without the label satisfies s, with each value that the label may get.
+func (c *column) meetsAbsent(i int, s label.Set) bool {
 	if may, open := c.may[i]; open {
 		return within(may, s)
 	}

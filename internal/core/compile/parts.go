@@ -13,8 +13,8 @@ import (
 // mostParts is into how many templates one pool is split at most. A pool that would need more counts every DaemonSet that may start.
 const mostParts = 16
 
-// daemonParts returns what the labels of the nodes may be in each part of a pool. The first part is that of nodes whose pods ask for
-// nothing. It is the only one for labels that no pod of this batch asks about.
+// daemonParts returns the parts of a pool, as requirements on labels beside those of the pool. The first part is for nodes with pods that
+// ask for none of the labels. For a label that no pod of this batch asks about, only the values of the first part are used.
 func (b *builder) daemonParts(p Pool) []label.Reqs {
 	parts := []label.Reqs{{}}
 	if len(b.mem.daemons) == 0 || len(p.Pool.Spec.Template.Spec.Requirements) == 0 {
@@ -49,8 +49,8 @@ func chosenPerNode(cat *shape.Catalog, key string, s label.Set) bool {
 	return !single && !cat.Mentions(key) && !s.Empty() && (s.Open() || len(s.Values()) > 0)
 }
 
-// toldApart splits the values that a pool allows for a label into sets that the pool's DaemonSets do not tell apart. The first set has the
-// value of nodes whose pods ask for none.
+// toldApart splits the values that a pool allows for a label into sets. All values of a set start the same DaemonSets. The first set has
+// the value that nodes get if their pods ask for none.
 func (m *Memory) toldApart(p Pool, key string, all label.Set) []label.Set {
 	sets := []label.Set{all}
 	for i := range m.daemons {
@@ -77,7 +77,8 @@ func (m *Memory) toldApart(p Pool, key string, all label.Set) []label.Set {
 	return sets
 }
 
-// split cuts each set into what is in by and what is not.
+// split cuts each set into the values that by allows and the others, without empty sets. It returns sets as they are if the complement of
+// by cannot be written as a set.
 func split(sets []label.Set, by label.Set) []label.Set {
 	others, ok := by.Complement()
 	if !ok {

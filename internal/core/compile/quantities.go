@@ -11,12 +11,13 @@ import (
 	"karpenter.sh/karpenter/internal/core/quota"
 )
 
-// up returns a quantity in the unit of its resource, rounded up; down the same, rounded down. Both stay within
-// ±quantity.Max, so that absurd quantities are merely too large.
+// up returns a quantity in the unit of its resource (thousandths for CPU), rounded up; down rounds down. Both stay within ±quantity.Max, so
+// that absurd quantities are only too large and cannot overflow.
 func up(name corev1.ResourceName, q *resource.Quantity) int64 { return amount(name, q, true) }
 
 func down(name corev1.ResourceName, q *resource.Quantity) int64 { return amount(name, q, false) }
 
+// amount is up if roundUp is set, else down.
 func amount(name corev1.ResourceName, q *resource.Quantity, roundUp bool) int64 {
 	if q.CmpInt64(quantity.Max/1000) > 0 && (name == corev1.ResourceCPU || q.CmpInt64(quantity.Max) > 0) {
 		return quantity.Max
@@ -37,7 +38,7 @@ func amount(name corev1.ResourceName, q *resource.Quantity, roundUp bool) int64 
 	return quantity.Clamp(v)
 }
 
-// written is the quantity that an amount in the unit of its resource stands for, as people write it.
+// written returns an amount in the unit of its resource as people write it, such as "500m", "2Gi" or "$1.5".
 func written(name corev1.ResourceName, n int64) string {
 	switch {
 	case name == quota.Dollars:
@@ -57,7 +58,7 @@ type table struct {
 	had   map[corev1.ResourceName]bool // what some machine has
 }
 
-// capacity turns what a machine has into a vector.
+// capacity turns what a machine has into a vector. Assumed requests share the machine's CPU and memory.
 func (t *table) capacity(list corev1.ResourceList) quantity.Vec {
 	v := make(quantity.Vec, t.names.Len())
 	for name, q := range list {
@@ -95,7 +96,7 @@ func (t *table) requests(list corev1.ResourceList) (quantity.Vec, string) {
 	return v, unknown
 }
 
-// withSlot adds that a pod counts one among the pods of its node.
+// withSlot adds one of the resource "pods" to requests, in place: each pod takes one of those that its node may run.
 func withSlot(requests corev1.ResourceList) corev1.ResourceList {
 	requests[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
 	return requests

@@ -24,7 +24,8 @@ type partKey struct {
 	key, value string
 }
 
-// partsOf returns a pool, or the parts of it that are planned apart.
+// partsOf returns the parts of a pool that are planned apart: one for each capacity type or zone (or pair of both) if some quota asks for
+// it, else the pool itself. A pool with minValues for the label is not split by it, because a claim of a part lists one value only.
 func (m *Memory) partsOf(quotas []quota.Quota, p Pool, in *Input) []Pool {
 	out := []Pool{p}
 	for _, key := range []string{v1.CapacityTypeLabelKey, corev1.LabelTopologyZone} {
@@ -64,7 +65,8 @@ func (m *Memory) partOf(k partKey) *v1.NodePool {
 	return &part
 }
 
-// countDollars writes for each shape what it counts against limits, where some quota is about dollars: the dearest offering.
+// countDollars writes what each shape counts against limits if some quota is about dollars: its capacity, and the price of its dearest
+// offering in millionths of a dollar, rounded up.
 func (m *Memory) countDollars(t *template) {
 	column := m.resources.names.Lookup(string(quota.Dollars))
 	if column < 0 {

@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// bands is how many ranks the pods of one priority get that have a chance: pods of one band are placed as if they were equal.
+	// Pods of one priority are cut into bands of equal size; those of one band get the same rank, and are placed as if they were equal.
+	// bands is how many come before one last band for all others.
 	bands = 32
 	// mostWeight is the largest weight of a namespace.
 	mostWeight = 1000
 )
 
 // Ranks puts pods that do not all fit under the quotas into a fair order: by priority, and within one priority by weighted shares of the
-// namespaces. The next turn always belongs to the namespace that has the least for its weight on nodes under a quota, with what it was
-// given so far; ties go by name. placed is how many pods found room without it. A larger rank comes first.
+// namespaces. The next pod is always of the namespace with the least share: what its pods on nodes under a quota, and those that came
+// before, are worth, divided by its weight. placed is how many pods a plan without ranks placed. The largest rank comes first.
 func (m *Memory) Ranks(in Input, placed int) map[cluster.PodKey]int32 {
 	prices := m.worthOf(in)
 	value := func(p *cluster.Pod) float64 {
@@ -54,7 +55,7 @@ func (m *Memory) Ranks(in Input, placed int) map[cluster.PodKey]int32 {
 		return cmp.Or(byPriority(x, y), cmp.Compare(turn[x.PodKey], turn[y.PodKey]),
 			cmp.Compare(x.Namespace, y.Namespace))
 	})
-	width := max(2*placed/bands, 1)
+	width := max(2*placed/bands, 1) // pods of a band: together the bands hold twice the pods that have a chance
 	out := make(map[cluster.PodKey]int32, len(pods))
 	rank, inBand, band := int32(0), 0, 0
 	for i, p := range pods {

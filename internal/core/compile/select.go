@@ -7,12 +7,12 @@ import (
 )
 
 // A labelIndex answers which label sets a selector selects. Each namespace has its own sets. A selector that wants a label to have
-// certain values is asked only about sets that have one of them, and nothing is asked twice.
+// certain values is tested only with sets that have one of them, and answers are cached.
 type labelIndex struct {
 	sets  map[string][]*podclass.Labels // by namespace, each once
 	byKey map[keyIn]map[string][]int32  // sets by the value of a label, made when first asked for
 	asked map[selectorIn][]int32
-	steps int // label sets that were looked at, until they are counted
+	steps int // label sets that were looked at; termCosts charges them and sets it back to 0
 }
 
 type keyIn struct{ namespace, key string }

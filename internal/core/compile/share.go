@@ -11,17 +11,18 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// A shared claim is used by several waiting pods, and its volume is created where the first of them starts. All of them have to be in that
-// zone, or on that host if it is a disk, although their specs do not say so.
+// A sharedClaim is a volume claim that several waiting pods use, and that gets its volume where the first of them starts. All of them have
+// to be in that zone, or on that host if it is a disk, although their specs do not say so.
 type sharedClaim struct {
 	claim   *corev1.PersistentVolumeClaim
-	users   int
+	users   int // of this batch, and those in planned
 	cohorts []*cohort
-	planned []string // nodes that pods outside of this batch were planned onto
-	group   *group
+	planned []string // for each expected pod that will use the claim: the node onto which it was planned
+	group   *group   // ties the users together; nil if there is no need
 }
 
-// readShared ties the pods that share such a claim together, as if they asked to be near each other.
+// readShared ties the pods that share such a claim together, by a group like that of required pod affinity. A claim with one user needs
+// none, and neither does a claim that may get a disk which several hosts reach.
 func (b *builder) readShared() {
 	b.claims.shared = map[types.NamespacedName]*sharedClaim{}
 	for _, c := range b.cohorts {
@@ -60,7 +61,7 @@ func (b *builder) readShared() {
 	}
 }
 
-// readPlannedUsers notes the pods outside of this batch that will use a shared claim too.
+// readPlannedUsers notes the expected pods that wait for a node and will use a shared claim, too.
 func (b *builder) readPlannedUsers() {
 	for i := range b.seats.expected {
 		e := &b.seats.expected[i]
@@ -76,7 +77,8 @@ func (b *builder) readPlannedUsers() {
 	}
 }
 
-// countPlannedUsers counts them in their zones.
+// countPlannedUsers counts these pods in the group of each shared claim: in the zone of the node onto which they were planned, or on that
+// node if the volume is a disk. Otherwise pods of this batch could be planned for another zone than a pod that is on its way.
 func (b *builder) countPlannedUsers(cr *counter) {
 	for _, s := range b.claims.shared {
 		if s.group == nil {
@@ -91,8 +93,8 @@ func (b *builder) countPlannedUsers(cr *counter) {
 	}
 }
 
-// boundByPlace reports whether a claim gets its volume where its first pod is. A volume that many nodes may write
-// at once is a file system, which has no place, unless it is a disk. A volume for one pod at a time is not shared.
+// boundByPlace reports whether a claim has no volume yet and gets it where its first pod is. It leaves out ReadWriteMany volumes, which are
+// network file systems that every node can reach, unless they are disks; and ReadWriteOncePod volumes, which are never shared.
 func (v *volumeReader) boundByPlace(pvc *corev1.PersistentVolumeClaim) bool {
 	if pvc == nil || pvc.Spec.VolumeName != "" || slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) {
 		return false

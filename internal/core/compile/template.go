@@ -28,17 +28,17 @@ type template struct {
 	pool       *v1.NodePool
 	catalog    *catalog
 	version    int // of the daemons
-	learned    int // how many values of free labels were known
+	learned    int // learnedFor when it was made: with more values it is made again
 	reqs       label.Reqs
-	part       label.Reqs // what labels may be in this part of the pool; see daemonParts
+	part       label.Reqs // requirements of this part of the pool; see daemonParts
 	tmpl       problem.Template
 	openLabels []openLabel
-	ports      [][]ports.Port // host ports by daemon group
-	daemons    [][]int        // DaemonSets by daemon group
-	matches    map[string]problem.Match
-	none       reason.Count // why no type is left; Code 0 if some is
+	ports      [][]ports.Port           // host ports by daemon group
+	daemons    [][]int                  // DaemonSets by daemon group
+	matches    map[string]problem.Match // cached answers of match, by identity of the requirements
+	none       reason.Count             // why no type is left; Code 0 if some is
 	taints     []corev1.Taint
-	used       uint64
+	used       uint64 // the last turn that asked for it
 }
 
 // An openLabel is a label that neither instance type nor offering decides: it is chosen for each node.
@@ -48,7 +48,7 @@ type openLabel struct {
 	from   int      // first bit; then one bit for each value, one for all others, one for absence
 }
 
-// templateOf returns the template of a part of a pool.
+// templateOf returns the template of a part of a pool, from the cache if daemons and the known values of its open labels did not change.
 func (m *Memory) templateOf(p Pool, part label.Reqs, in *Input) *template {
 	cat := m.catalogOf(p, in)
 	key := templateKey{p.Pool, cat, in.Terms, part.Key()}
@@ -64,7 +64,7 @@ func (m *Memory) templateOf(p Pool, part label.Reqs, in *Input) *template {
 		matches: map[string]problem.Match{}, used: m.turn}
 	t.taints = p.Pool.Spec.Template.Spec.Taints
 	t.reqs = m.poolReqs(p.Pool)
-	m.build(t)
+	m.fillTemplate(t)
 	t.tmpl.Reprice()
 	m.templates[key] = t
 	return t
@@ -80,7 +80,7 @@ type templateKey struct {
 	part    string // identity of template.part
 }
 
-// poolReqs returns what the labels of a pool's nodes may be.
+// poolReqs returns the requirements on labels of a pool's nodes: those of its template, and the labels that each of its nodes gets.
 func (m *Memory) poolReqs(pool *v1.NodePool) label.Reqs {
 	spec := &pool.Spec.Template.Spec
 	list := []label.Req{{Key: v1.NodePoolLabelKey, Set: label.Only(pool.Name)},
@@ -98,10 +98,12 @@ func (m *Memory) poolReqs(pool *v1.NodePool) label.Reqs {
 	return label.Of(list)
 }
 
-func (m *Memory) build(t *template) {
+// fillTemplate works out a template: its open labels, the mask with a segment for the offers and one for each open label, the shapes that
+// are left, minValues and daemons. If no shape is left, t.none is why.
+func (m *Memory) fillTemplate(t *template) {
 	cat := t.catalog.shape
 	t.tmpl = problem.Template{Name: t.pool.Name, Catalog: cat, Shapes: bits.Full(cat.Len())}
-	m.findFree(t)
+	m.findOpenLabels(t)
 	width := len(cat.Offers)
 	t.tmpl.Segments = []problem.Segment{{From: 0, To: width}}
 	for i := range t.openLabels {
@@ -137,9 +139,9 @@ func (m *Memory) build(t *template) {
 	}
 }
 
-// findFree finds the labels that are chosen for each node: those that the pool leaves open and no type decides, and those
-// of which a type has several values.
-func (m *Memory) findFree(t *template) {
+// findOpenLabels finds the labels that are chosen for each node: those for which the pool allows several values and no type decides, and
+// those of which a type has several values and that pods mention.
+func (m *Memory) findOpenLabels(t *template) {
 	cat := t.catalog.shape
 	for _, q := range t.reqs {
 		if !chosenPerNode(cat, q.Key, q.Set) {
@@ -166,9 +168,9 @@ func (m *Memory) findFree(t *template) {
 	t.learned = m.learnedFor(t)
 }
 
-// valuesFor returns the values of a label that a pool lists or pods mention, and the value that a claim gets if no pod does. The bounds
-// that anybody sets are among them, so that two sets of bounds meet only where a listed value meets them. So are the values that tell the
-// part of a pool from others. No label can be negative.
+// valuesFor returns the values of an open label that get a bit of their own, sorted: those that the pool (s), its part or pods mention, and
+// the value that a claim gets if no pod asks. It includes the bounds of Gt and Lt, of the pool and of pods, and their neighbours: then two
+// sets of bounds have a value in common only if a listed value meets both.
 func (m *Memory) valuesFor(key string, s, part label.Set) []string {
 	out := slices.Concat(s.Values(), part.Values())
 	out = append(out, boundsOf(s)...)
@@ -180,6 +182,7 @@ func (m *Memory) valuesFor(key string, s, part label.Set) []string {
 	return slices.DeleteFunc(slices.Compact(out), func(v string) bool { return !possible(v) })
 }
 
+// boundsOf returns the bounds of a set, and for each the next integer towards the other.
 func boundsOf(s label.Set) []string {
 	lo, hi, hasLo, hasHi := s.Bounds()
 	var out []string
@@ -192,7 +195,7 @@ func boundsOf(s label.Set) []string {
 	return out
 }
 
-// learnedFor counts the values that pods mention for the free labels of a template.
+// learnedFor counts the values that pods have mentioned so far for labels that may be open labels of a template.
 func (m *Memory) learnedFor(t *template) int {
 	n := 0
 	for _, q := range t.reqs {
@@ -206,7 +209,8 @@ func (m *Memory) learnedFor(t *template) int {
 	return n
 }
 
-// narrow keeps the bits of values that s allows.
+// narrow takes out of mask the bits of the label's values that s does not allow. The bit of all other values stays only if s allows any
+// value without bounds, and the bit of absence only if s allows the label to be absent.
 func (f *openLabel) narrow(s label.Set, mask bits.Set) {
 	for i, v := range f.values {
 		if !s.Has(v) {
@@ -254,7 +258,7 @@ func (m *Memory) maskShapes(t *template) {
 	}
 }
 
-// A running daemon starts on some new nodes of a template.
+// A running is a daemon that starts on some new nodes of a template.
 type running struct {
 	daemon int          // index
 	on     bits.Set     // the shapes
@@ -290,7 +294,7 @@ func (m *Memory) runningOn(t *template) (out []running) {
 	return out
 }
 
-// addDaemons works out what daemons take of each shape.
+// addDaemons takes the needs of daemons off the room of each shape. Shapes on which the same daemons start form a daemon group.
 func (m *Memory) addDaemons(t *template) {
 	cat := t.catalog.shape
 	list := m.runningOn(t)
@@ -329,7 +333,7 @@ func (m *Memory) addDaemons(t *template) {
 	}
 }
 
-// sellsUnder returns the shapes that requirements leave of the template, and that can be bought with what they leave of its choices.
+// sellsUnder returns the shapes of the template that a match leaves and that can be bought with the choices it leaves.
 func (t *template) sellsUnder(m *problem.Match) bits.Set {
 	out := t.tmpl.Shapes.Clone()
 	out.Keep(m.Shapes)
@@ -345,7 +349,7 @@ func (t *template) sellsUnder(m *problem.Match) bits.Set {
 	return out
 }
 
-// match says what requirements leave of the template.
+// match returns what requirements leave of the template's shapes and choices, or the label because of which they leave nothing.
 func (t *template) match(r label.Reqs) problem.Match {
 	cat := t.catalog.shape
 	m := problem.Match{OK: true}
@@ -376,7 +380,7 @@ func (t *template) match(r label.Reqs) problem.Match {
 				return problem.Match{Code: reason.LabelMismatch, Key: q.Key}
 			}
 		}
-		if cat.Decides(q.Key) || t.isFree(q.Key) {
+		if cat.Decides(q.Key) || t.isOpenLabel(q.Key) {
 			if m.Mask == nil {
 				m.Mask = t.tmpl.Mask.Clone()
 			}
@@ -394,11 +398,11 @@ func (t *template) match(r label.Reqs) problem.Match {
 	return m
 }
 
-func (t *template) isFree(key string) bool {
+func (t *template) isOpenLabel(key string) bool {
 	return slices.ContainsFunc(t.openLabels, func(f openLabel) bool { return f.key == key })
 }
 
-// matchOf is match, remembered.
+// matchOf returns match(r), cached under key, the identity of r.
 func (t *template) matchOf(r label.Reqs, key string) problem.Match {
 	m, ok := t.matches[key]
 	if !ok {
@@ -408,16 +412,16 @@ func (t *template) matchOf(r label.Reqs, key string) problem.Match {
 	return m
 }
 
-// keyOf says how the template's nodes get their domain of a topology key. number gives values their numbers; asked are values that
-// pods of this batch ask for where the pool leaves the label open.
+// keyOf returns how new nodes of the template get their domain of a topology key. number returns the number of a value. asked is from
+// askedFor: what pods of this batch ask for, if a pool leaves the label open.
 func (t *template) keyOf(key string, asked []string, number func(string) int32) problem.KeyOf {
 	cat := t.catalog.shape
 	set, defined := t.reqs.Get(key)
 	switch {
 	case cat.Decides(key):
 		return t.offerDomains(key, set, number)
-	case t.isFree(key):
-		return t.freeDomains(key, asked, number)
+	case t.isOpenLabel(key):
+		return t.openLabelDomains(key, asked, number)
 	case cat.Mentions(key):
 		k := problem.KeyOf{Kind: problem.ByShape, Shape: make([]int32, cat.Len())}
 		for s := range k.Shape {
@@ -469,12 +473,12 @@ func (t *template) offerDomains(key string, set label.Set, number func(string) i
 // opens reports whether the pool leaves a label open: no list says which values its nodes may have.
 func (t *template) opens(key string) bool {
 	set, _ := t.reqs.Get(key)
-	return set.Open() && t.isFree(key) && !t.catalog.shape.Mentions(key)
+	return set.Open() && t.isOpenLabel(key) && !t.catalog.shape.Mentions(key)
 }
 
-// freeDomains handles labels that are chosen for each node. Where the pool leaves one open, the domains are the value that every claim
-// gets unless its pods ask for another, and what pods ask for.
-func (t *template) freeDomains(key string, asked []string, number func(string) int32) problem.KeyOf {
+// openLabelDomains handles labels that are chosen for each node. If the pool lists the values, they are the domains. If it leaves the label
+// open, the domains are the value that a claim gets if its pods ask for none, and the values that pods ask for.
+func (t *template) openLabelDomains(key string, asked []string, number func(string) int32) problem.KeyOf {
 	f := &t.openLabels[slices.IndexFunc(t.openLabels, func(f openLabel) bool { return f.key == key })]
 	set, _ := t.reqs.Get(key)
 	values, unasked := f.values[:min(len(f.values), mostDomains)], ""
@@ -509,7 +513,7 @@ func (t *template) freeDomains(key string, asked []string, number func(string) i
 	return k
 }
 
-// only returns all choices but those of a label, of which one bit is left.
+// only returns all choices, but for label f only the given bit.
 func (t *template) only(f *openLabel, bit int) bits.Set {
 	mask := bits.Full(64 * len(t.tmpl.Mask))
 	for b := f.from; b < f.from+len(f.values)+2; b++ {
@@ -551,8 +555,8 @@ func (m *Memory) chosenKeys(in Input) map[string]bool {
 	return out
 }
 
-// AnyValue returns one value that a set allows, always the same one: the first that is listed, or the smallest integer
-// that is not negative.
+// AnyValue returns one value that a set allows, always the same one: the first that is listed, or for an open set the smallest integer that
+// is not negative. It returns false if there is none, or if an open set also allows the label to be absent.
 func AnyValue(s label.Set) (string, bool) {
 	if !s.Open() {
 		if i := slices.IndexFunc(s.Values(), possible); i >= 0 {

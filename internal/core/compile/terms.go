@@ -16,15 +16,17 @@ import (
 type selector struct {
 	text string
 	sel  labels.Selector
-	// key, if set, is a label that has one of values in every label set that is selected. whole: this is all that the selector asks.
+	// key, if not "", is a label that must have one of values. whole: the selector asks for nothing else.
 	key    string
 	values []string
 	whole  bool
 }
 
+// nothing selects no pod. Its text differs from that of each selector made of requirements.
 var nothing = selector{text: "\x00nothing", sel: labels.Nothing()}
 
-// usersOf stands for the users of a volume claim. It selects no pods by label: groups name the users one by one.
+// usersOf returns the selector of a group of users of a volume claim. It selects no pod by label, because the users are added to the group
+// one by one; its text tells the groups of different claims apart.
 func usersOf(claim types.NamespacedName) selector {
 	text := identity.Of("", "claim", claim.Namespace, claim.Name) // the identity of requirements does not start with an empty text
 	return selector{text: text, sel: labels.Nothing()}
@@ -35,7 +37,7 @@ func sortedClaims[V any](m map[types.NamespacedName]V) []types.NamespacedName {
 	return slices.SortedFunc(maps.Keys(m), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// selectorOf reads a label selector, narrowed by the values that the pod has for keys. A missing or invalid one
+// selectorOf reads a label selector, narrowed to the values that the pod has for keys (matchLabelKeys). A missing or invalid selector
 // selects nothing.
 func selectorOf(s *metav1.LabelSelector, keys []string, pod map[string]string) selector {
 	if s == nil {
@@ -108,7 +110,7 @@ func operatorOf(r *labels.Requirement) string {
 	}
 }
 
-// excluding narrows a selector to pods whose values for keys differ from the pod's own.
+// excluding narrows a selector to pods with other values for keys (mismatchLabelKeys) than the pod's own.
 func excluding(s selector, keys []string, pod map[string]string) selector {
 	reqs, selectable := s.sel.Requirements()
 	if !selectable || s.text == nothing.text {
@@ -125,7 +127,7 @@ func excluding(s selector, keys []string, pod map[string]string) selector {
 	return canonical(reqs)
 }
 
-// together selects what every one of some selectors selects.
+// together returns a selector of the pods that all given selectors select.
 func together(list ...selector) selector {
 	if len(list) == 1 {
 		return list[0]
@@ -141,6 +143,7 @@ func together(list ...selector) selector {
 	return canonical(all)
 }
 
+// matches reports whether the selector selects a pod with these labels. It tests key first, which is cheap.
 func (s *selector) matches(pod map[string]string) bool {
 	if s.key != "" {
 		v, ok := pod[s.key]
@@ -164,11 +167,11 @@ type spreadTerm struct {
 	labelKeys   []string
 	honorTaints bool
 	honorNodes  bool
-	soft        bool // of default constraints
-	known       *selector
+	soft        bool      // set for default constraints only; those of pods are in podInfo.hard or podInfo.soft
+	known       *selector // cached, if it does not depend on the pod's labels
 }
 
-// selectorFor returns the selector that a pod with these labels means. It is worked out once where they do not matter.
+// selectorFor returns the selector of the constraint for a pod with these labels.
 func (t *spreadTerm) selectorFor(pod map[string]string) selector {
 	if len(t.labelKeys) > 0 {
 		return selectorOf(t.selector, t.labelKeys, pod)
@@ -184,15 +187,15 @@ func (t *spreadTerm) selectorFor(pod map[string]string) selector {
 type podTerm struct {
 	key        string
 	selector   *metav1.LabelSelector
-	namespaces []string // sorted
-	every      bool     // all namespaces
-	among      *selector
+	namespaces []string  // sorted
+	every      bool      // all namespaces
+	among      *selector // selects further namespaces by their labels; nil: none
 	labelKeys  []string
 	mismatch   []string
-	known      *selector
+	known      *selector // cached, if it does not depend on the pod's labels
 }
 
-// selectorFor returns the selector that a pod with these labels means.
+// selectorFor returns the selector of the term for a pod with these labels.
 func (t *podTerm) selectorFor(pod map[string]string) selector {
 	if len(t.labelKeys)+len(t.mismatch) > 0 {
 		return excluding(selectorOf(t.selector, t.labelKeys, pod), t.mismatch, pod)
@@ -204,6 +207,7 @@ func (t *podTerm) selectorFor(pod map[string]string) selector {
 	return *t.known
 }
 
+// readSpread reads the topology spread constraints of a pod: those that must hold, and the first mostPreferences of the others.
 func (m *Memory) readSpread(i *podInfo, spec *corev1.PodSpec) {
 	for k := range spec.TopologySpreadConstraints {
 		c := &spec.TopologySpreadConstraints[k]
@@ -217,6 +221,7 @@ func (m *Memory) readSpread(i *podInfo, spec *corev1.PodSpec) {
 	}
 }
 
+// spreadTermOf reads one topology spread constraint, with the defaults of Kubernetes: node affinity is honoured, taints are not.
 func (m *Memory) spreadTermOf(c *corev1.TopologySpreadConstraint) spreadTerm {
 	t := spreadTerm{key: m.known.Normalize(c.TopologyKey), skew: max(c.MaxSkew, 1), selector: c.LabelSelector,
 		labelKeys: c.MatchLabelKeys, honorNodes: true}
@@ -232,6 +237,7 @@ func (m *Memory) spreadTermOf(c *corev1.TopologySpreadConstraint) spreadTerm {
 	return t
 }
 
+// readPodAffinity reads the terms of pod affinity and anti-affinity. Preferred terms are sorted, heaviest first.
 func (m *Memory) readPodAffinity(i *podInfo, namespace string, a *corev1.Affinity) {
 	if a == nil {
 		return
@@ -263,6 +269,8 @@ func (m *Memory) readPodAffinity(i *podInfo, namespace string, a *corev1.Affinit
 	}
 }
 
+// podTermOf reads one term. Without namespaces and namespaceSelector it is about the pod's own namespace; an empty namespaceSelector
+// selects all.
 func (m *Memory) podTermOf(t *corev1.PodAffinityTerm, namespace string) podTerm {
 	out := podTerm{key: m.known.Normalize(t.TopologyKey), selector: t.LabelSelector, labelKeys: t.MatchLabelKeys,
 		mismatch: t.MismatchLabelKeys}

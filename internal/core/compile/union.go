@@ -10,10 +10,10 @@ import (
 )
 
 // Required terms of node affinity are ORed: each term is a variant of the class. A pool with minValues needs claims that list many types,
-// and these may meet different terms. Then the last variant stands for the union of all terms. A union exists only if the terms differ in
-// nothing but labels that instance types decide.
+// and these may meet different terms. Then the last variant of each level is the union of all terms. A union exists only if the terms
+// differ in nothing but labels that instance types decide.
 
-// union interns the union of requirements, and reports false if it cannot be written as one set of requirements.
+// union gives the union of requirements a number. It returns false if the union cannot be written as one set of requirements.
 func (c *conditions) union(terms []int, templates []*template) (int, bool) {
 	agreed := c.reqs.list[terms[0]]
 	text := []byte{0} // the key of requirements never starts with an empty text
@@ -34,7 +34,7 @@ func (c *conditions) union(terms []int, templates []*template) (int, bool) {
 	return at, true
 }
 
-// differing returns the keys of which two requirements do not say the same.
+// differing returns the keys for which two sets of requirements differ. A key may be there twice.
 func differing(x, y label.Reqs) []string {
 	var out []string
 	for _, q := range slices.Concat(x, y) {
@@ -49,11 +49,11 @@ func differing(x, y label.Reqs) []string {
 
 // typesDecide reports whether instance types alone decide a label: no offer does, and it is chosen for no node.
 func typesDecide(templates []*template, key string) bool {
-	return !slices.ContainsFunc(templates, func(t *template) bool { return t.catalog.shape.Decides(key) || t.isFree(key) })
+	return !slices.ContainsFunc(templates, func(t *template) bool { return t.catalog.shape.Decides(key) || t.isOpenLabel(key) })
 }
 
-// wantsVariety reports whether some pool has minValues.
-func wantsVariety(templates []*template) bool {
+// anyMinValues reports whether some pool has minValues.
+func anyMinValues(templates []*template) bool {
 	return slices.ContainsFunc(templates, func(t *template) bool { return len(t.tmpl.Min) > 0 })
 }
 

@@ -32,7 +32,7 @@ var inTree = map[string]string{
 	"kubernetes.io/portworx-volume": "pxd.portworx.com",
 }
 
-// volumeNeeds is what the volumes of a cohort ask for.
+// VolumeNeeds are what the volumes of a cohort ask for.
 type volumeNeeds struct {
 	bad          reason.Count // Code 0 if the pods can be planned
 	alternatives []label.Reqs // of which one must hold; nil: no condition
@@ -50,7 +50,8 @@ type volumeReader struct {
 	hosts   map[string]bool   // names of hosts that stay; nil until asked for
 }
 
-// readCohortVolumes resolves the volumes of a cohort, by its first pod.
+// readCohortVolumes works out what the volumes of a cohort ask for, from its first pod. It returns why the pods cannot be planned, Code 0
+// if they can.
 func (b *builder) readCohortVolumes(c *cohort, p *cluster.Pod) reason.Count {
 	for _, name := range c.info.claimsOf(p.Name) {
 		pvc := cluster.PVCs.Get(b.in.Snap, p.Namespace, name)
@@ -73,7 +74,7 @@ func (b *builder) readCohortVolumes(c *cohort, p *cluster.Pod) reason.Count {
 	return reason.Count{}
 }
 
-// checkClaim says why pods with this volume claim cannot be planned.
+// checkClaim returns why pods with this volume claim cannot be planned; Code 0 if they can.
 func (v *volumeReader) checkClaim(pvc *corev1.PersistentVolumeClaim, name string) reason.Count {
 	bad := func(flaw reason.Flaw) reason.Count {
 		return reason.Count{Code: reason.VolumeInvalid, Key: name, Flaw: flaw}
@@ -118,7 +119,8 @@ func storageClassOf(pvc *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// claimTopology returns the places of which one must hold for a volume claim, and whether there is any condition.
+// claimTopology returns requirements on the node of which a volume claim needs one to be met, and false if there are none. A claim without
+// a volume follows its storage class.
 func (v *volumeReader) claimTopology(pvc *corev1.PersistentVolumeClaim) ([]label.Reqs, bool) {
 	if pvc.Spec.VolumeName != "" {
 		return v.volumeTopology(cluster.PVs.Get(v.snap, pvc.Spec.VolumeName))
@@ -140,8 +142,8 @@ func (v *volumeReader) claimTopology(pvc *corev1.PersistentVolumeClaim) ([]label
 	return merged(out), len(out) > 0
 }
 
-// volumeTopology returns the places of which one must hold for a bound volume. A local disk names its host. Once that is gone, or about to
-// go, the name is of no use for another node: it is left out, and what is left may be no condition at all.
+// volumeTopology returns the same for a claim that is bound to a volume. A local disk names its host. If the host is gone, or about to go,
+// its name is left out, because no other node could have it; what is left may ask for nothing.
 func (v *volumeReader) volumeTopology(pv *corev1.PersistentVolume) ([]label.Reqs, bool) {
 	terms := v.affinityOf(pv)
 	if len(terms) == 0 {
@@ -159,7 +161,7 @@ func (v *volumeReader) volumeTopology(pv *corev1.PersistentVolume) ([]label.Reqs
 	return merged(terms), true
 }
 
-// affinityOf returns the terms of a volume's node affinity, each with what its labels say.
+// affinityOf returns the terms of a volume's node affinity, each together with the zone and region on the volume's labels.
 func (v *volumeReader) affinityOf(pv *corev1.PersistentVolume) []label.Reqs {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
@@ -167,13 +169,13 @@ func (v *volumeReader) affinityOf(pv *corev1.PersistentVolume) []label.Reqs {
 	var out []label.Reqs
 	zone := v.zoneOf(pv)
 	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
-		r, _ := expressions(v.known, term.MatchExpressions) // what makes no sense no node says
+		r, _ := expressions(v.known, term.MatchExpressions) // no node meets an expression that is wrong
 		out = append(out, zone.And(r))
 	}
 	return out
 }
 
-// stays reports whether a node stays that has one of these host names.
+// stays reports whether one of these host names belongs to a node that stays.
 func (v *volumeReader) stays(hosts label.Set) bool {
 	if v.hosts == nil {
 		v.hosts = map[string]bool{}
@@ -190,18 +192,18 @@ func (v *volumeReader) stays(hosts label.Set) bool {
 var placeLabels = []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
 	corev1.LabelFailureDomainBetaRegion}
 
-// zoneOf returns what a volume's own labels say about its place. Volumes made by hand and old ones have them in place of a node affinity.
+// zoneOf returns the zone and region on a volume's own labels. Old volumes, and some that users made, have labels instead of node affinity.
 func (v *volumeReader) zoneOf(pv *corev1.PersistentVolume) label.Reqs {
 	var out label.Reqs
 	for _, key := range placeLabels {
-		if value, ok := pv.Labels[key]; ok {
+		if value, ok := pv.Labels[key]; ok { // "a__b": it is in both zones
 			out = out.With(v.known.Normalize(key), label.Only(strings.Split(value, "__")...))
 		}
 	}
 	return out
 }
 
-// merged joins alternatives that say something about one and the same key only.
+// merged joins alternatives into one if all are about one key only, which lists values. Other alternatives are returned as they are.
 func merged(alts []label.Reqs) []label.Reqs {
 	if len(alts) < 2 || len(alts[0]) != 1 {
 		return alts
@@ -217,8 +219,8 @@ func merged(alts []label.Reqs) []label.Reqs {
 	return []label.Reqs{label.Reqs{}.With(key, label.Only(values...))}
 }
 
-// cross combines the alternatives of two volumes. Combinations that contradict themselves are dropped, unless all do: then
-// one is kept, so that the pod is refused for that reason.
+// cross returns the alternatives of two volumes together: each of a with each of b, at most mostAlternatives. Combinations that contradict
+// themselves are dropped. If all do, one is kept, so that the pod is refused for that reason. An empty a means no condition.
 func cross(a, b []label.Reqs) []label.Reqs {
 	if len(a) == 0 {
 		return b[:min(len(b), mostAlternatives)]
@@ -282,14 +284,15 @@ func (v *volumeReader) awaited() map[int]bool {
 	return out
 }
 
+// awaited reports whether a driver has to be registered on a node first.
 func awaited(snap *cluster.Snapshot, driver string) bool {
 	d := cluster.CSIDrivers.Get(snap, driver)
 	return d != nil && d.Spec.PreventPodSchedulingIfMissing != nil && *d.Spec.PreventPodSchedulingIfMissing
 }
 
-// driversOverdue reports whether a node has been there for so long that drivers which it lacks are not coming. Until then they count as
-// coming, so that nothing else is bought for pods that wait for them. Room is kept for seat.Longest; package bindfail then decides what is
-// tried, and needs to find the pods still planned for the node.
+// driversOverdue reports whether a node has been initialised for so long that drivers which it lacks will not come. Until then they count
+// as coming, so that no other node is bought for pods that wait for them. The time is twice seat.Longest, for which room is kept: after
+// seat.Longest package bindfail decides what is tried, and needs to find the pods still planned for the node.
 func (n *nodeInfo) driversOverdue(now time.Time) bool {
 	if n.row.Node == nil || !n.initialized {
 		return false
@@ -319,7 +322,8 @@ func missingDrivers(snap *cluster.Snapshot, p *cluster.Pod, n *cluster.Node) (ou
 	return out
 }
 
-// makeVolumes writes how many volumes each node has attached, where a limit is known.
+// makeVolumes writes, for each node and driver, how many volumes are attached and how many may be. A driver without a known limit is not
+// limited. A driver that pods must wait for has limit 0 on nodes where it is overdue. Disks are counted like the volumes of a driver.
 func (b *builder) makeVolumes() {
 	b.problem.Drivers = len(b.volumes.drivers)
 	if len(b.volumes.drivers) == 0 {
@@ -373,7 +377,7 @@ func (v *volumeReader) countAttached(m *Memory, n *nodeInfo, coming []*expected,
 	slices.Sort(node.Mounted)
 }
 
-// attach counts those claims that were not seen before.
+// attach counts the claims that were not seen before against their drivers, and notes in Mounted those that pods of this question use too.
 func (v *volumeReader) attach(node *problem.Node, namespace string, claims []string, seen map[volumeKey]bool) {
 	for _, name := range claims {
 		key := volumeKey{namespace, name, false}
@@ -392,7 +396,7 @@ func (v *volumeReader) attach(node *problem.Node, namespace string, claims []str
 	}
 }
 
-// claimsOf are the volume claims of a pod with this name.
+// claimsOf returns the names of the volume claims of a pod with this name: those that it names, and those made for its ephemeral volumes.
 func (i *podInfo) claimsOf(pod string) []string {
 	if len(i.ephemeral) == 0 {
 		return i.claims

@@ -21,7 +21,7 @@ type world struct {
 	version int // of the daemons
 
 	nodes []*nodeInfo // bins: initialised first, then by name
-	// leaving are no bins: they are being removed. Where only a disruption does that, it may still be taken back.
+	// leaving are nodes that are being removed, so they are no bins. If a disruption does that, it may still be called off.
 	leaving []*nodeInfo
 	binOf   map[string]int
 	room    quantity.Vec   // by bin, all resources
@@ -38,7 +38,7 @@ type world struct {
 	repellers []*repeller
 	repelling map[cluster.PodKey]*repeller
 	terms     []repellerTerm
-	selected  map[*podclass.Labels][]int // terms that select pods with these labels, whatever their namespace
+	selected  map[*podclass.Labels][]int // see selecting
 
 	groups groupMemory
 }
@@ -56,6 +56,7 @@ type taintGroup struct {
 	nodes  bits.Set
 }
 
+// A nodeCount is how many of some pods run on a node.
 type nodeCount struct {
 	node string
 	bin  int // -1 for nodes that are being removed
@@ -67,19 +68,19 @@ type nodeCount struct {
 // A repeller is running pods with the same required anti-affinity.
 type repeller struct {
 	info   *podInfo
-	labels *podclass.Labels // of one of them; they matter only where the terms look at them
+	labels *podclass.Labels // of one of them; terms that depend on the pod's labels are the same for all
 	pods   []*cluster.Pod
 	nodes  []nodeCount // where they run; made when first asked for
 }
 
-// worldOf returns the world of the snapshot.
+// worldOf returns the world of the snapshot. It uses the last world again if only waiting pods changed since, and no DaemonSet.
 func (m *Memory) worldOf(snap *cluster.Snapshot) *world {
 	if w := m.world; w != nil && w.version == m.daemonVersion {
 		if w.snap == snap {
 			return w
 		}
 		if alike(w.snap, snap) {
-			m.world = w.at(snap, m.turn)
+			m.world = w.withSnapshot(snap, m.turn)
 			return m.world
 		}
 	}
@@ -107,8 +108,8 @@ func alike(before, now *cluster.Snapshot) bool {
 	return true
 }
 
-// at is the same world under a later snapshot.
-func (w *world) at(snap *cluster.Snapshot, turn uint64) *world {
+// withSnapshot returns the same world for a later snapshot, and marks its nodes as used in this turn.
+func (w *world) withSnapshot(snap *cluster.Snapshot, turn uint64) *world {
 	same := *w
 	same.snap = snap
 	for _, n := range slices.Concat(same.nodes, same.leaving) {
@@ -117,6 +118,7 @@ func (w *world) at(snap *cluster.Snapshot, turn uint64) *world {
 	return &same
 }
 
+// readNodes makes the bins, initialised nodes first, with the room that running and coming pods leave, and sorts nodes by their taints.
 func (w *world) readNodes(m *Memory) {
 	w.nodes = make([]*nodeInfo, 0, w.snap.NodeCount())
 	var later []*nodeInfo
@@ -183,7 +185,8 @@ func (w *world) readRunning() {
 	keep()
 }
 
-// readComing counts the pods of DaemonSets that will start on nodes among those that run: kube-scheduler finds them there before others.
+// readComing counts DaemonSet pods that will start on a node as if they ran there already: kube-scheduler will bind them before the pods of
+// the question.
 func (w *world) readComing(m *Memory) {
 	on := map[int][]nodeCount{}
 	for _, n := range w.nodes {
@@ -198,6 +201,7 @@ func (w *world) readComing(m *Memory) {
 	}
 }
 
+// readRepellers joins running pods with equal required anti-affinity to repellers, and collects their terms.
 func (w *world) readRepellers(m *Memory) {
 	type key struct {
 		class  *podclass.Class
@@ -224,7 +228,7 @@ func (w *world) readRepellers(m *Memory) {
 	}
 }
 
-// terms are the required anti-affinity of the pods.
+// terms returns the required anti-affinity terms of the pods.
 func (r *repeller) terms() []repellerTerm {
 	var out []repellerTerm
 	for k := range r.info.apart {
@@ -234,7 +238,7 @@ func (r *repeller) terms() []repellerTerm {
 	return out
 }
 
-// selecting returns the terms of running pods that select pods with these labels.
+// selecting returns the indexes in w.terms of terms with a selector that matches these labels. It ignores namespaces.
 func (w *world) selecting(l *podclass.Labels) []int {
 	out, ok := w.selected[l]
 	if !ok {
@@ -265,6 +269,7 @@ func (w *world) nodesOf(r *repeller) []nodeCount {
 	return r.nodes
 }
 
+// column returns the values of a label on the bins, read when first asked for.
 func (w *world) column(key string) *column {
 	c := w.columns[key]
 	if c == nil {
@@ -274,7 +279,8 @@ func (w *world) column(key string) *column {
 	return c
 }
 
-// countsOf returns how many running pods the group selects, by node.
+// countsOf returns how many running and coming pods a group selects on each node. The result depends only on namespaces and selector, by
+// which it is cached.
 func (w *world) countsOf(g *group) []nodeCount {
 	scope := group{namespaces: g.namespaces, every: g.every, selector: g.selector}
 	key := scope.text()

@@ -16,8 +16,8 @@ type Zones struct {
 	Flexible, None int
 }
 
-// Zones counts waiting pods by the zone that they are tied to: by what they demand, by their volumes, and by what
-// is asked of zones as pods are spread now. Preferences have no say.
+// Zones counts waiting pods by the zone that they are tied to: by requirements, by volumes, and by spreads and affinities over zones with
+// the pods that run now. Preferences are ignored.
 func (l *Compiled) Zones() Zones {
 	out := Zones{In: map[string]int{}}
 	at := slices.IndexFunc(l.Problem.Keys, func(k problem.Key) bool { return k.Name == corev1.LabelTopologyZone })
@@ -43,8 +43,8 @@ func (l *Compiled) Zones() Zones {
 	return out
 }
 
-// zonesOf returns the zones to which pods of a class can go; open says that nothing ties them to any. key is where
-// the problem has the zone as a topology key, −1 where no pod is about zones.
+// zonesOf returns the zones to which pods of a class can go; open reports that nothing ties them to zones. key is the index of zones among
+// the problem's topology keys, −1 if no pod is about zones.
 func (l *Compiled) zonesOf(c *problem.Class, key int) (zones []string, open bool) {
 	last := c.Variants[len(c.Variants)-1].Level
 	for _, v := range slices.Backward(c.Variants) {
@@ -115,7 +115,7 @@ func gives(of *problem.KeyOf, d int) bool {
 	return slices.Contains(of.Shape, int32(d))
 }
 
-// refuses reports whether a group that pods of a class own, or that is about them, keeps one more of them out of a domain.
+// refuses reports whether group g keeps one more pod of a class out of domain d, because the pods own it or because its owners repel them.
 func (l *Compiled) refuses(c *problem.Class, g, d int, reach bits.Set) bool {
 	of := &l.Problem.Groups[g]
 	owned := slices.Contains(c.Variants[len(c.Variants)-1].Owns, g)

@@ -18,7 +18,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/shape"
 )
 
-// reqsOf returns what the new node's labels may be: what the pool, all pods and the chosen domains allow.
+// reqsOf returns the requirements on the labels of a new node: those of the pool, of all its pods, of the chosen domains, of a reservation
+// that it holds, and what was narrowed for other pods. Lowered minValues replace those of the pool.
 func (b *raiser) reqsOf(bin *problem.Bin) label.Reqs {
 	t := &b.Problem.Templates[bin.Template]
 	_, r := b.Template(bin.Template)
@@ -55,7 +56,7 @@ func (b *raiser) reqsOf(bin *problem.Bin) label.Reqs {
 	return r
 }
 
-// ofReservation returns the labels that every machine of an offer's reservation gets.
+// ofReservation returns the labels that all offers of one reservation have in common.
 func ofReservation(cat *shape.Catalog, offer int) map[string]string {
 	out := maps.Clone(cat.Offers[offer].Labels)
 	for _, o := range cat.Offers {
@@ -66,7 +67,8 @@ func ofReservation(cat *shape.Catalog, offer int) map[string]string {
 	return out
 }
 
-func (b *raiser) claim(bin *problem.Bin, o *Opening) *v1.NodeClaim {
+// claimOf returns the NodeClaim of a new node, ready to create but for its name. o has the types, zones and capacity types that it lists.
+func (b *raiser) claimOf(bin *problem.Bin, o *Opening) *v1.NodeClaim {
 	pool, _ := b.Template(bin.Template)
 	spec := &pool.Spec.Template.Spec
 	reqs := b.reqsOf(bin)
@@ -106,14 +108,15 @@ func (b *raiser) claim(bin *problem.Bin, o *Opening) *v1.NodeClaim {
 	return c
 }
 
-// claimLabels returns the labels that are certain: those of the template, and one value for each custom requirement.
+// claimLabels returns the labels that the node is certain to have: those of the pool's template, and one value for each requirement on a
+// custom label. Labels that the machine decides are left out: they are known only after the launch.
 func (b *raiser) claimLabels(pool *v1.NodePool, cat *shape.Catalog, reqs label.Reqs) map[string]string {
 	out := maps.Clone(pool.NodeLabels())
 	if out == nil {
 		out = map[string]string{}
 	}
 	for _, q := range reqs {
-		if (b.e.known.WellKnown(q.Key) || cat.Mentions(q.Key)) && q.Key != v1.NodePoolLabelKey || simulated(q.Key) ||
+		if (b.e.known.WellKnown(q.Key) || cat.Mentions(q.Key)) && q.Key != v1.NodePoolLabelKey || setLater(q.Key) ||
 			q.Key == corev1.LabelHostname {
 			continue
 		}
@@ -127,17 +130,19 @@ func (b *raiser) claimLabels(pool *v1.NodePool, cat *shape.Catalog, reqs label.R
 	return out
 }
 
-func simulated(key string) bool {
+// setLater reports whether Karpenter itself sets a label after the launch. Plans assume it (see compile), but claims do not ask for it.
+func setLater(key string) bool {
 	return key == v1.NodeRegisteredLabelKey || key == v1.NodeInitializedLabelKey
 }
 
-// onlyLabel reports whether a requirement is fulfilled by a label of the claim alone: the definition of NodeClaims
-// refuses a requirement with this key, and no provider sells by it.
+// onlyLabel reports whether a claim must not contain a requirement with this key: the definition of NodeClaims refuses it, and
+// no provider sells by it. A label of the claim or node meets it.
 func onlyLabel(key string) bool {
-	return simulated(key) || key == corev1.LabelHostname || key == v1.ProvisionerLabelKey
+	return setLater(key) || key == corev1.LabelHostname || key == v1.ProvisionerLabelKey
 }
 
-// requirements writes what the cloud has to satisfy. Types and capacity types are listed as they are offered.
+// requirements returns the requirements of a claim, in the order of their keys. Types and capacity types come last, listed as in o: by
+// price and by name.
 func requirements(reqs label.Reqs, o *Opening) []v1.NodeSelectorRequirementWithMinValues {
 	types, _ := reqs.Get(corev1.LabelInstanceTypeStable)
 	capacity, _ := reqs.Get(v1.CapacityTypeLabelKey)

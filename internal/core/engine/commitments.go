@@ -7,7 +7,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/tariff"
 )
 
-// settle bills a plan with the commitments of its question, if there are any.
+// settle adds to a plan what the commitments of its question do to the bill: how much the openings add to it, which part of each opening
+// is covered, and how much of each commitment is used. Without commitments it does nothing.
 func (b *raiser) settle(p *Plan, r *problem.Result) {
 	book, fixed := b.Problem.Settings.Commitments, b.Problem.Settings.Fixed
 	if book == nil {

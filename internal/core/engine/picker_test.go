@@ -27,7 +27,7 @@ func TestThoseWhoWerePlannedOntoANodeGoThereFirst(t *testing.T) {
 		}
 		left := slices.Clone(pods)
 		b := &raiser{Compiled: &compile.Compiled{Classes: []compile.Class{{Pods: pods, Sticky: onto}}}}
-		picks := b.picker()
+		picks := b.newPicker()
 		for len(left) > 0 && random.IntN(8) > 0 {
 			bin, n := problem.BinID(random.IntN(5)), 1+random.IntN(len(left))
 			slices.SortStableFunc(left, func(x, y *cluster.Pod) int { return rank(onto, x, bin) - rank(onto, y, bin) })

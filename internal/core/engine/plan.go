@@ -16,21 +16,21 @@ type Plan struct {
 	Open    []Opening
 	Place   []Placement
 	Refused []Refused
-	// Price is what the openings cost together; Floor the same if each claim got its cheapest offering, so that
-	// Price − Floor is what the diversity of spot claims costs.
+	// Price is what the openings cost together. Floor is the same if each claim got its cheapest offering. Price − Floor is what it costs
+	// that spot claims spread over several types.
 	Price, Floor cloud.NanoUSD
-	// Cost is what decisions reckon with: Price, and more for each node, and where a spot claim has few types to choose from.
+	// Cost is what decisions compare: Price, plus Settings.NodePrice for each node, and more for spot claims with few types to choose from.
 	Cost cloud.NanoUSD
-	// VolumeBound and ConfigBound are proven lower bounds on Cost, of fleets for the same pods: with pods in Place, other fleets
-	// may leave other pods to new nodes. 0 when not computed.
+	// VolumeBound and ConfigBound are proven lower bounds on Cost, for all fleets of the same pods: if some pods are in Place, another
+	// fleet may place others of them on existing nodes. 0 if not computed.
 	VolumeBound, ConfigBound cloud.NanoUSD
 	Partial                  bool // it was cut before all pods were reached; the others are in Refused with reason.NotReached
 	Work                     work.Units
-	// CutAt is set where Question.Stop ended the plan, which a quieter machine might have made cheaper: after so much work.
+	// CutAt is the work after which Question.Stop ended the plan; 0: it did not. With more time the plan might be cheaper.
 	CutAt work.Units
-	// Bill says what commitments make of the price; nil without any.
+	// Bill is the effect of commitments on the price; nil without commitments.
 	Bill *Bill
-	// Zones is to which zones the waiting pods were tied before anything was placed.
+	// Zones counts waiting pods by the zones that they were tied to before anything was placed.
 	Zones Zones
 }
 
@@ -63,20 +63,20 @@ type Opening struct {
 	// Type is the instance type that was priced, the cheapest of Types, which are ordered by price.
 	Type  string
 	Types []string
-	// Price is what launch will pay: the lowest offering for on-demand and reserved, the mean of what is sent for spot.
-	// Floor is the cheapest offering, Worst the dearest that the claim could end up with.
+	// Price is what the launch is expected to pay: the lowest offering for on-demand and reserved, the mean of the offerings sent for spot.
+	// Floor is the cheapest offering, Worst the dearest that the claim may get.
 	Price, Floor, Worst  cloud.NanoUSD
 	Risk                 cloud.NanoUSD // what interruptions add to Price in decisions; it is on no bill
 	Zones, CapacityTypes []string      // what the claim may become, sorted
 	Zone, CapacityType   string        // the offering that was priced
 	Sent, Offers         int           // how many types launch sends, and in how many offerings
 	Static               bool          // its pool has a fixed number of nodes
-	Covered              float64       // the part that commitments cover, of which nothing more is paid
+	Covered              float64       // the part of the machine that commitments cover, for which no more is paid
 }
 
-// A Bill is an hour of the on-demand machines that stay and of those that a plan opens, with commitments.
+// A Bill is what a plan does to the hourly bill of all machines, with commitments.
 type Bill struct {
-	Adds cloud.NanoUSD // by how much the plan raises it: with spot what the openings really cost
+	Adds cloud.NanoUSD // what the openings add to the bill, spot machines included
 	Used []Use         // of each commitment
 }
 

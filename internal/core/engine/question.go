@@ -1,11 +1,15 @@
-// Package engine answers one question: where do these pods go, and what has to be opened for them.
+// Package engine answers one question: where do these pods go, and which nodes have to be opened for them.
 //
-// A Question is objects (a snapshot, pools with their catalogues, pods, settings), a Plan is objects again (claims that are ready to
-// create, placements, refusals). In between are numbers: package compile turns objects into a problem, solve places the pods and pack
-// makes the fleet cheaper, and raise.go here turns the result back. A caller needs this package and none below it.
+//	question.go  a Question is objects: a snapshot, pools with their catalogues, pods, settings
+//	engine.go    an Engine compiles the question to numbers (package compile), and lets repack solve them: package solve places
+//	             the pods, package pack makes the fleet cheaper
+//	raise.go     a raiser turns the numbers of the result back into objects
+//	claim.go     the NodeClaims of new nodes
+//	plan.go      a Plan is objects again: claims that are ready to create, placements, refusals
 //
-// An Engine remembers what it derived and what it answered, so that a second question about nearly the same world
-// costs little. It looks at no clock: what it may spend is work, and the caller hands in what may cut that short.
+// A caller needs this package and none below it. An Engine remembers what it derived and what it answered, so that a second
+// question about nearly the same cluster costs little. It reads no clock: its budget is work (package work), and the caller
+// passes in functions that may cut a plan short.
 package engine
 
 import (
@@ -37,7 +41,7 @@ func MarketOf(pools map[string]Pool) quota.Market {
 	return out
 }
 
-// A Question is where some pods go, and what has to be opened for them.
+// A Question asks where some pods go, and which nodes have to be opened for them.
 type Question struct {
 	Snap  *cluster.Snapshot
 	Pools []Pool
@@ -45,23 +49,26 @@ type Question struct {
 	Pods []*cluster.Pod
 	// Gone names nodes (by row name) that are treated as removed, Closed nodes that take no further pods.
 	Gone, Closed map[string]bool
-	// Kept are places of pods that may come to them, of which nothing may be given away: no room, port or volume,
-	// nor the devices that a claim of their own will need there. Until they come, pods are counted where they are.
+	// Kept are places that are kept for pods that may come to them. Their room, ports, volumes and devices there are not given to other
+	// pods. Until the pods come, they are counted where they are.
 	Kept []Placement
-	// Simulation asks a what-if question for disruption: pods whose only room is on a node that is not initialised yet are refused.
+	// Simulation asks a what-if question for disruption: pods are refused if their only room is on a node that is not initialised yet.
 	Simulation bool
-	// LeftOut returns, by pod, how many plans in a row left them out (reason.Postponed, reason.NotReached). They come before others.
+	// LeftOut is, by pod, how many plans in a row left it out (reason.Postponed, reason.NotReached). Such pods come before others.
 	LeftOut map[cluster.PodKey]int
 	// Commitments are Reserved Instances and Savings Plans that plans count on, and the machines that use them. nil: none.
 	Commitments *tariff.Book
 	Settings    Settings
 	Now         time.Time // when it is asked: room that was promised is kept for a time
-	// Stop is asked now and then from when pods begin to be placed: once it says so, the best plan so far is the answer. Ended says
-	// that nothing waits for the answer any more, and is asked from the beginning. nil: never.
+	// Stop is called again and again once pods are being placed: when it returns true, the best plan so far is the answer. Ended is called
+	// from the beginning, and reports that no caller waits for the answer any more. nil: never.
 	Stop, Ended func() bool
 }
 
-func (q *Question) ended() bool   { return q.Ended != nil && q.Ended() }
+// ended reports whether no caller waits for the answer any more.
+func (q *Question) ended() bool { return q.Ended != nil && q.Ended() }
+
+// stopped reports whether the search should end with the best plan so far.
 func (q *Question) stopped() bool { return q.ended() || q.Stop != nil && q.Stop() }
 
 // Settings are the tunables of the engine. The zero value is usable.
@@ -73,47 +80,48 @@ type Settings struct {
 	DefaultSpread       []corev1.TopologySpreadConstraint
 	// Selects answers selectors of device classes and resource claims. nil: pods that use resource claims are refused.
 	Selects devices.Selects
-	// DefaultTerminationGracePeriod is given to claims whose pool sets none; nil leaves them without.
+	// DefaultTerminationGracePeriod is given to claims of pools that set none; nil leaves them without.
 	DefaultTerminationGracePeriod *time.Duration
 	Size                          SizePolicy
 	// Search is how much work may go into finding a cheaper fleet once every pod has its place; 0 means the default. A quarter of it is
-	// done in any case, the rest as long as there is something to win.
+	// always spent, the rest as long as it may bring the cost down.
 	Search work.Units
-	// Terms is how much work the terms of waiting pods may cause before places are looked for; 0 means the default. When it is not
-	// enough, namespaces share it; who is left out is refused with reason.Postponed.
+	// Terms is how much work the terms of waiting pods may cause before pods are placed; 0 means the default. If it is not enough,
+	// namespaces share it, and the remaining pods are refused with reason.Postponed.
 	Terms work.Units
-	// CutAt cuts the plan where a clock once did: Plan.CutAt of a plan that was cut, given back, repeats it.
+	// CutAt cuts the plan after this much work. With Plan.CutAt of a plan that a clock cut, it repeats that plan.
 	CutAt     work.Units
-	Band      shape.Band    // of what a launch sends; zero: the default
+	Band      shape.Band    // how many types a launch lists; zero: the default
 	NodePrice cloud.NanoUSD // what decisions add for each node, at most a twentieth of its price; 0: the default, negative: nothing
-	// InterruptionCost is what it costs when a spot machine is taken back, where its pool says nothing else; 0: nothing.
+	// InterruptionCost is what it costs when a spot machine is taken back, unless its pool sets another amount; 0: nothing.
 	InterruptionCost cloud.NanoUSD
-	// FirstFit switches the improvement off: only the incumbent is computed. The baseline of benchmarks.
+	// FirstFit switches the search for a cheaper fleet off. It is the baseline of benchmarks.
 	FirstFit bool
-	// Unproven leaves out the lower bound where it is a question of its own: for what-ifs, of which only the price counts.
+	// Unproven leaves out work that only proves the lower bound: for what-if questions, in which only the price counts.
 	Unproven bool
 }
 
-// SizePolicy keeps nodes small where that is nearly free. The zero value means the default: 64 vCPU, 1 %.
+// SizePolicy keeps nodes small if that costs little. The zero value means the default: 64 vCPU, 1 %.
 type SizePolicy struct {
-	// Large is the vCPU above which a node is large; negative switches the policy off. Where the pods of a pool ask for less than four
-	// times as much, a quarter of what they ask for is large, but nothing up to 8 vCPU.
+	// Large is the vCPU above which a node is large; negative switches the policy off. In small pools less is large: more than a quarter of
+	// the CPU that all pods of the pool ask for, but never 8 vCPU or less.
 	Large        int64
 	GainPermille int64 // large nodes must make the bill lower by more than this, unless a pod needs one
 }
 
-// DefaultNodePrice is what a node is reckoned to cost by itself unless the user chose another price: $0.002 an hour.
+// DefaultNodePrice is what decisions add for each node unless the user chose another amount: $0.002 an hour.
 const DefaultNodePrice cloud.NanoUSD = 2_000_000
 
-// SpotBand is what a launch sends of spot, and OwnPrice what decisions add for a node of a price.
+// SpotBand returns how many types a spot launch lists.
 func (s *Settings) SpotBand() shape.Band { return s.terms().Band }
 
+// OwnPrice returns what decisions add for a node with this price.
 func (s *Settings) OwnPrice(price cloud.NanoUSD) cloud.NanoUSD {
 	terms := s.terms()
 	return cloud.NanoUSD(terms.Own(int64(price)))
 }
 
-// terms says what new nodes are reckoned to cost.
+// terms returns by which terms new nodes are costed, with defaults filled in.
 func (s *Settings) terms() problem.Terms {
 	terms := problem.Terms{Band: s.Band, Node: int64(max(s.NodePrice, 0)), Interruption: int64(s.InterruptionCost)}
 	if s.NodePrice == 0 {
@@ -130,11 +138,12 @@ const (
 	defaultLarge  = 64
 	defaultGain   = 10
 	DefaultSearch = work.Second * 5 / 4
-	// sureSearch is which part of the search is done whatever there is to win, one of so many.
+	// One sureSearch-th of the search is always done.
 	sureSearch = 4
 )
 
-func (s *Settings) solve() problem.Settings {
+// problem returns the settings of the problem, with defaults filled in.
+func (s *Settings) problem() problem.Settings {
 	out := problem.Settings{
 		MinBestEffort: s.MinValuesBestEffort, Large: s.Size.Large, GainPermille: s.Size.GainPermille,
 		Terms: s.terms(), Most: cmp.Or(s.Search, DefaultSearch), FirstFit: s.FirstFit, Unproven: s.Unproven,

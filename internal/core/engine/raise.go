@@ -31,21 +31,23 @@ type raiser struct {
 	orders []priceOrder
 }
 
+// raise turns a result into a plan.
 func (e *Engine) raise(q *Question, compiled *compile.Compiled, r *problem.Result) *Plan {
 	return (&raiser{Compiled: compiled, e: e, q: q}).plan(r)
 }
 
+// plan makes the plan: it picks the pods for each placement, opens the new nodes, and explains why the other pods have no place.
 func (b *raiser) plan(r *problem.Result) *Plan {
 	p := &Plan{
 		Open: make([]Opening, 0, len(r.Bins)), Partial: r.Partial,
 		Price: cloud.NanoUSD(r.Price), Floor: cloud.NanoUSD(r.Floor), Cost: cloud.NanoUSD(r.Cost),
 		VolumeBound: cloud.NanoUSD(r.Volume), ConfigBound: cloud.NanoUSD(r.Config), Refused: b.Refused,
 	}
-	pods, holders := b.picker(), holders{}
+	pods, holders := b.newPicker(), holders{}
 	for _, put := range r.Placed {
 		taken := pods.take(put.Class, put.Bin, put.Count)
 		holders.note(b.Classes[put.Class].Exclusive, taken)
-		b.placed(p, taken, put.Bin)
+		b.notePlaced(p, taken, put.Bin)
 	}
 	for i := range r.Bins {
 		var like *Opening
@@ -58,7 +60,7 @@ func (b *raiser) plan(r *problem.Result) *Plan {
 			holders.note(b.Classes[put.Class].Exclusive, taken)
 			o.Pods = append(o.Pods, taken...)
 		}
-		openedFor(&o, b.poolOf(&r.Bins[i]))
+		noteWorkloads(&o, b.poolOf(&r.Bins[i]))
 		p.Open = append(p.Open, o)
 	}
 	p.dropFalseBound()
@@ -79,16 +81,17 @@ func (b *raiser) plan(r *problem.Result) *Plan {
 	return p
 }
 
-// holders are the pods that a plan gives volume claims which one pod at a time may use, by namespace and name.
+// Holders are, by volume claim that one pod at a time may use, the pod that gets it in the plan.
 type holders map[types.NamespacedName]*cluster.Pod
 
+// note notes the first of some placed pods as the holder of their exclusive claims.
 func (h holders) note(claims []string, pods []*cluster.Pod) {
 	for _, name := range claims {
 		h[types.NamespacedName{Namespace: pods[0].Namespace, Name: name}] = pods[0]
 	}
 }
 
-// refusal says which of its claims a pod has to do without.
+// refusal returns that a pod has no place because another pod of the plan holds one of its claims; nil if none is held.
 func (h holders) refusal(claims []string, pod *cluster.Pod) []reason.Count {
 	for _, name := range claims {
 		if by := h[types.NamespacedName{Namespace: pod.Namespace, Name: name}]; by != nil {
@@ -98,7 +101,7 @@ func (h holders) refusal(claims []string, pod *cluster.Pod) []reason.Count {
 	return nil
 }
 
-// withDropped adds the pools that have no types to an explanation.
+// withDropped adds to an explanation why pools have no instance types. Plans that did not reach the pod say nothing about pools.
 func (b *raiser) withDropped(why []reason.Count) []reason.Count {
 	if len(b.Dropped) == 0 || len(why) == 1 && why[0].Code == reason.NotReached {
 		return why
@@ -107,7 +110,8 @@ func (b *raiser) withDropped(why []reason.Count) []reason.Count {
 	return append(out, b.Dropped...)
 }
 
-// withNumbers adds to each limit that is reached its amount, how much of it is used with what the plan opens, and what would be needed.
+// withNumbers adds to each limit that is reached its amount, how much of it is used (with the nodes that the plan opens), and how much the
+// smallest machine needs.
 func (b *raiser) withNumbers(why []reason.Count) []reason.Count {
 	about := func(c reason.Count) bool { return c.Code == reason.Limit || c.Code == reason.Quota }
 	if !slices.ContainsFunc(why, about) {
@@ -122,7 +126,8 @@ func (b *raiser) withNumbers(why []reason.Count) []reason.Count {
 	return merged(out)
 }
 
-// merged keeps of the refusals that parts of a pool give because of one limit the one whose machine needs least.
+// merged joins refusals of one pool because of one limit, which differ because the pool is planned in parts (see compile/quotas.go). It
+// keeps the refusal with the smallest need.
 func merged(why []reason.Count) []reason.Count {
 	var out []reason.Count
 	for _, c := range why {
@@ -139,8 +144,9 @@ func merged(why []reason.Count) []reason.Count {
 	return out
 }
 
-// placed notes pods on an existing node, or why a what-if question does not accept them there.
-func (b *raiser) placed(p *Plan, pods []*cluster.Pod, bin problem.BinID) {
+// notePlaced adds pods on an existing node to the plan. In a what-if question, they are refused instead if the node is not initialised, or
+// if kube-scheduler waits for a volume driver there.
+func (b *raiser) notePlaced(p *Plan, pods []*cluster.Pod, bin problem.BinID) {
 	n := b.Node(bin)
 	for _, pod := range pods {
 		if b.q.Simulation && (!n.Initialized() || compile.AwaitsDriver(b.q.Snap, pod, n)) {
@@ -151,16 +157,18 @@ func (b *raiser) placed(p *Plan, pods []*cluster.Pod, bin problem.BinID) {
 	}
 }
 
-// A picker says which pods of a class go to a place. Pods that were planned onto a node before go there first.
+// A picker chooses, by class, which pods go to a place. Pods that an earlier plan put onto a node go there first.
 type picker []*crowd
 
-// A crowd is the pods of a class that have no place yet: those of no earlier plan, and those that one put onto a node.
+// A crowd is the pods of a class that were not picked yet.
 type crowd struct {
-	free, planned []*cluster.Pod
-	onto          map[cluster.PodKey]problem.BinID
+	free    []*cluster.Pod // in no earlier plan
+	planned []*cluster.Pod // put onto a node by an earlier plan
+	onto    map[cluster.PodKey]problem.BinID
 }
 
-func (b *raiser) picker() picker {
+// newPicker returns a picker of all pods of the problem.
+func (b *raiser) newPicker() picker {
 	p := make(picker, 0, len(b.Classes))
 	for _, c := range b.Classes {
 		if len(c.Sticky) == 0 {
@@ -180,7 +188,7 @@ func (b *raiser) picker() picker {
 	return p
 }
 
-// take returns n pods of a class for a bin: those that were planned onto it, then those of no plan, then those of other nodes.
+// take picks n pods of a class for a bin: those that were planned onto it, then those in no earlier plan, then those planned elsewhere.
 func (p picker) take(class problem.ClassID, bin problem.BinID, n int) []*cluster.Pod {
 	c := p[class]
 	var here, elsewhere []*cluster.Pod
@@ -206,12 +214,13 @@ func (p picker) take(class problem.ClassID, bin problem.BinID, n int) []*cluster
 	return out
 }
 
-// rest returns the pods of a class that have no place.
+// rest returns the pods of a class that were not picked.
 func (p picker) rest(class problem.ClassID) []*cluster.Pod {
 	return slices.Concat(p[class].free, p[class].planned)
 }
 
-// opening writes the claim of a new node. like is an opening of the same machines, nil if there is none.
+// opening returns the opening of a new node, with its claim but without its pods. like is an opening of the same machines, from which the
+// lists are taken; nil if there is none.
 func (b *raiser) opening(bin *problem.Bin, like *Opening) Opening {
 	pool, _ := b.Template(bin.Template)
 	cat := b.Problem.Templates[bin.Template].Catalog
@@ -226,7 +235,7 @@ func (b *raiser) opening(bin *problem.Bin, like *Opening) Opening {
 	o.Type = cat.Names[bin.Launch.First.Shape]
 	first := cat.Offers[bin.Launch.First.Offer].Labels
 	o.Zone, o.CapacityType = first[corev1.LabelTopologyZone], first[v1.CapacityTypeLabelKey]
-	o.Claim = b.claim(bin, &o)
+	o.Claim = b.claimOf(bin, &o)
 	return o
 }
 
@@ -238,8 +247,9 @@ func (b *raiser) poolOf(bin *problem.Bin) *v1.NodePool {
 // mostWorkloads is how many workloads a claim names at most, those with most pods.
 const mostWorkloads = 20
 
-// openedFor writes onto a claim of a pool whose spot machines are shared out which workloads its pods are of.
-func openedFor(o *Opening, pool *v1.NodePool) {
+// noteWorkloads writes onto a claim for which workloads it is opened and how many pods of each, if its pool limits the share of spot. The
+// provider counts these shares when it launches.
+func noteWorkloads(o *Opening, pool *v1.NodePool) {
 	if pool.Annotations[v1.SpotMaxShareAnnotationKey] == "" {
 		return
 	}
@@ -261,7 +271,7 @@ func openedFor(o *Opening, pool *v1.NodePool) {
 	}
 }
 
-// orderOf returns the shapes by price under the choices of a bin; few choices occur again and again.
+// orderOf returns the shapes of a catalogue by price under the choices of a bin. It is cached, because few masks occur again and again.
 func (b *raiser) orderOf(cat *shape.Catalog, mask bits.Set) []int32 {
 	for i := range b.orders {
 		if o := &b.orders[i]; o.catalog == cat && o.mask.Equal(mask) {

@@ -14,10 +14,10 @@ type Req struct {
 }
 
 // Reqs are requirements on several labels, sorted by key, each key once. They never change after they were made. Keys are the present
-// names of labels: who reads objects knows the older ones.
+// names of labels: code that reads objects replaces older names first (Vocabulary.Normalize in api/label).
 type Reqs []Req
 
-// Of makes requirements of a list in any order; what it says twice about a label holds both times. The list is sorted where it is.
+// Of makes requirements of a list in any order. Several requirements on one label are intersected. The result uses the memory of list.
 func Of(list []Req) Reqs {
 	slices.SortStableFunc(list, func(a, b Req) int { return strings.Compare(a.Key, b.Key) })
 	out := list[:0]
@@ -31,7 +31,7 @@ func Of(list []Req) Reqs {
 	return out
 }
 
-// With returns r with one more requirement. It copies r: many are made at once by Of.
+// With returns r with one more requirement. It copies r each time; Of is cheaper for many.
 func (r Reqs) With(key string, s Set) Reqs {
 	i, found := slices.BinarySearchFunc(r, key, func(q Req, k string) int { return strings.Compare(q.Key, k) })
 	out := slices.Clone(r)
@@ -42,7 +42,7 @@ func (r Reqs) With(key string, s Set) Reqs {
 	return slices.Insert(out, i, Req{key, s})
 }
 
-// And returns what both allow.
+// And returns requirements that allow what both r and q allow.
 func (r Reqs) And(q Reqs) Reqs {
 	if len(q) == 0 {
 		return r
@@ -69,7 +69,7 @@ func (r Reqs) And(q Reqs) Reqs {
 	return out
 }
 
-// Get returns what key may be, and whether r says anything about it.
+// Get returns the values that r allows for key, and whether r has a requirement on it.
 func (r Reqs) Get(key string) (Set, bool) {
 	i, found := slices.BinarySearchFunc(r, key, func(q Req, k string) int { return strings.Compare(q.Key, k) })
 	if !found {
@@ -78,7 +78,7 @@ func (r Reqs) Get(key string) (Set, bool) {
 	return r[i].Set, true
 }
 
-// Without returns r without what it says about key.
+// Without returns r without the requirement on key.
 func (r Reqs) Without(key string) Reqs {
 	i, found := slices.BinarySearchFunc(r, key, func(q Req, k string) int { return strings.Compare(q.Key, k) })
 	if !found {
@@ -87,7 +87,7 @@ func (r Reqs) Without(key string) Reqs {
 	return slices.Delete(slices.Clone(r), i, i+1)
 }
 
-// Conflict returns the first key that can take no value at all.
+// Conflict returns the first key with a requirement that no node can meet; false if there is none.
 func (r Reqs) Conflict() (string, bool) {
 	for _, q := range r {
 		if q.Set.Empty() {
@@ -113,12 +113,13 @@ func (r Reqs) Key() string {
 	w := make([]byte, 0, 256)
 	for _, q := range r {
 		w = identity.Text(w, q.Key)
-		w = q.Set.key(w)
+		w = q.Set.appendKey(w)
 	}
 	return string(w)
 }
 
-func (s Set) key(w []byte) []byte {
+// appendKey appends a text that is equal for equal sets only.
+func (s Set) appendKey(w []byte) []byte {
 	w = identity.Flag(w, s.open)
 	w = identity.Flag(w, s.absent)
 	w = identity.Texts(w, s.vals)

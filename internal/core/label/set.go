@@ -1,8 +1,14 @@
 // Package label is the algebra of node requirements: which values may a label have, and may it be absent.
 //
-// For each key the world is all values plus "the label is absent". Every operator is a plain set over that world, so that
+// For each key a Set contains values, and possibly "the label is absent". Every operator of Kubernetes is such a set, so that
 // "compatible" means "the intersection is not empty" and "narrow" means "intersect"; there are no special cases. A Set
 // never changes after it was made.
+//
+//	closed set  lists the values that it allows (In)
+//	open set    allows all values but those it lists (NotIn, Exists), within its bounds (Gt, Lt, Gte, Lte)
+//	absent      a node without the label is allowed (NotIn, DoesNotExist)
+//
+// set.go has the sets of one label, reqs.go requirements on several.
 package label
 
 import (
@@ -31,7 +37,7 @@ type Set struct {
 	vals   []string // sorted; closed sets allow these, open ones exclude them
 	open   bool     // every value that is not excluded and within the bounds is allowed
 	absent bool     // a node without the label is allowed
-	lo, hi int64    // inclusive, of open sets; values that are no integers are outside of any bound
+	lo, hi int64    // inclusive, for open sets; values that are not integers are outside of all bounds
 	Min    int      // minValues; 0 if unset
 }
 
@@ -72,7 +78,7 @@ func New(op Op, values []string) (Set, bool) {
 	case In:
 		return Only(values...), true
 	case NotIn:
-		if len(values) == 0 { // none of nothing: any value will do, but there has to be one
+		if len(values) == 0 { // NotIn without values: any value is allowed, but the label must be there
 			return Existing(), true
 		}
 		return Except(values...), true
@@ -110,6 +116,7 @@ func New(op Op, values []string) (Set, bool) {
 	return s, true
 }
 
+// bounded reports whether s is open and has a bound.
 func (s Set) bounded() bool { return s.open && (s.lo != math.MinInt64 || s.hi != math.MaxInt64) }
 
 func within(v string, lo, hi int64) bool {
@@ -117,7 +124,7 @@ func within(v string, lo, hi int64) bool {
 	return err == nil && lo <= n && n <= hi
 }
 
-// Has reports whether a node whose label has value v is allowed.
+// Has reports whether the label may have value v.
 func (s Set) Has(v string) bool {
 	_, listed := slices.BinarySearch(s.vals, v)
 	if !s.open {
@@ -126,7 +133,7 @@ func (s Set) Has(v string) bool {
 	return !listed && (!s.bounded() || within(v, s.lo, s.hi))
 }
 
-// Takes reports whether a node is allowed whose label has one of these values, or that has no such label where there are none.
+// Takes reports whether any of these values is allowed for the label; without values, whether the label may be absent.
 func (s Set) Takes(values ...string) bool {
 	return len(values) == 0 && s.absent || slices.ContainsFunc(values, s.Has)
 }
@@ -166,18 +173,18 @@ func (s Set) Intersect(t Set) Set {
 			return Set{absent: r.absent, Min: r.Min}
 		}
 		r.vals = union(s.vals, t.vals)
-		if r.bounded() { // excluded values outside of the bounds say nothing
+		if r.bounded() { // excluded values outside of the bounds are redundant
 			r.vals = slices.DeleteFunc(slices.Clone(r.vals), func(v string) bool { return !within(v, r.lo, r.hi) })
 		}
 	case s.open:
-		r.vals = keep(t.vals, s)
+		r.vals = allowedBy(s, t.vals)
 	default:
-		r.vals = keep(s.vals, t)
+		r.vals = allowedBy(t, s.vals)
 	}
 	return r
 }
 
-// Complement returns what s does not allow. It returns false for a set with bounds, whose complement is no Set.
+// Complement returns the set of what s does not allow. It returns false for a set with bounds, because a Set cannot express that.
 func (s Set) Complement() (Set, bool) {
 	if s.bounded() {
 		return Set{}, false
@@ -204,16 +211,18 @@ func (s Set) Meets(t Set) bool {
 	return slices.ContainsFunc(s.vals, t.Has)
 }
 
-func keep(vals []string, in Set) []string {
+// allowedBy returns those of the values that s allows.
+func allowedBy(s Set, vals []string) []string {
 	var out []string
 	for _, v := range vals {
-		if in.Has(v) {
+		if s.Has(v) {
 			out = append(out, v)
 		}
 	}
 	return out
 }
 
+// union returns the values of both sorted lists, sorted and each once.
 func union(a, b []string) []string {
 	if len(a) == 0 {
 		return b
@@ -233,13 +242,14 @@ type Term struct {
 	Min    int
 }
 
-// Terms writes s as operators whose conjunction means s. The empty set is written as In without values.
+// Terms returns operators that together mean s. The empty set is In without values. A closed set that also allows absence is In, too: no
+// operator expresses it.
 func (s Set) Terms() []Term {
 	if !s.open {
 		switch {
 		case len(s.vals) == 0 && s.absent:
 			return []Term{{Op: DoesNotExist, Min: s.Min}}
-		case s.absent: // a value or none: no operator says this, the values are what can be launched
+		case s.absent: // claims with these values can be launched
 			return []Term{{Op: In, Values: s.vals, Min: s.Min}}
 		}
 		return []Term{{Op: In, Values: s.vals, Min: s.Min}}

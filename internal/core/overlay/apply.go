@@ -10,12 +10,13 @@ import (
 	"karpenter.sh/karpenter/cloud"
 )
 
-// Applied is what a pool's catalogue became of, so that the next one can share what stayed the same.
+// Applied is the result of Apply for one pool. The next Apply reuses the parts that stayed the same, so that pointers to equal types stay
+// equal and caches keep working.
 type Applied struct {
 	from, to *cloud.Catalog
-	labels   map[string]string // of the pool's nodes: all that counts of the pool
+	labels   map[string]string // that all nodes of the pool get: all of the pool that matters to overlays
 	book     *Book
-	types    map[*cloud.InstanceType]*cloud.InstanceType // only those that were changed
+	types    map[*cloud.InstanceType]*cloud.InstanceType // corrected copies, by the type of the provider
 }
 
 // Catalog returns the corrected catalogue.
@@ -24,7 +25,8 @@ func (a *Applied) Catalog() *cloud.Catalog { return a.to }
 // Options are what a claim may become.
 type Options struct{ Types, Zones, CapacityTypes []string }
 
-// Marks returns the annotations of a claim: whether a price or a capacity among its options is an overlay's. nil when neither is.
+// Marks returns the annotations that mark a claim if an overlay changed a price or a capacity among its options; nil if none did. They show
+// users why it differs from the cloud's.
 func Marks(c *cloud.Catalog, o Options) map[string]string {
 	var out map[string]string
 	mark := func(key string) {
@@ -37,7 +39,10 @@ func Marks(c *cloud.Catalog, o Options) map[string]string {
 		return of.Overlaid && slices.Contains(o.Zones, of.Zone()) && slices.Contains(o.CapacityTypes, of.CapacityType())
 	}
 	for _, it := range c.Types {
-		if !it.Overlaid && !slices.ContainsFunc(it.Offerings, priced) || !slices.Contains(o.Types, it.Name) {
+		if !it.Overlaid && !slices.ContainsFunc(it.Offerings, priced) {
+			continue // no overlay changed it
+		}
+		if !slices.Contains(o.Types, it.Name) {
 			continue
 		}
 		if it.Overlaid {
@@ -50,8 +55,9 @@ func Marks(c *cloud.Catalog, o Options) map[string]string {
 	return out
 }
 
-// Apply corrects a catalogue for a pool. What no overlay speaks of is shared with the provider's, which is never changed; types that were
-// corrected alike in the last answer keep their pointers, and the whole does when nothing is new.
+// Apply corrects a catalogue for a pool. Types that no overlay selects are shared with the provider's catalogue, which is never changed.
+// last is the previous result for the pool, nil if there is none: if book and labels are the same, corrected types keep their pointers, and
+// if the catalogue is the same, too, last is returned.
 func (b *Book) Apply(pool *v1.NodePool, c *cloud.Catalog, last *Applied) *Applied {
 	if b == nil {
 		return &Applied{from: c, to: c}
@@ -80,8 +86,8 @@ func (b *Book) Apply(pool *v1.NodePool, c *cloud.Catalog, last *Applied) *Applie
 	return next
 }
 
-// correct returns a corrected copy of a type, nil if no overlay speaks of it. The heaviest that speaks of a price
-// or a resource decides. What has no price in the end is not on offer.
+// correct returns a corrected copy of a type, nil if no overlay selects it. For each price and each resource, the heaviest overlay that
+// sets it decides. Offerings that still have no price are removed.
 func (b *Book) correct(it *cloud.InstanceType, labels map[string]string) *cloud.InstanceType {
 	var out *cloud.InstanceType
 	priced := make([]bool, len(it.Offerings))
@@ -96,7 +102,7 @@ func (b *Book) correct(it *cloud.InstanceType, labels map[string]string) *cloud.
 		}
 		for i, mine := range offers {
 			if mine && r.change != nil && !priced[i] {
-				priced[i] = r.price(&out.Offerings[i])
+				priced[i] = r.setPrice(&out.Offerings[i])
 			}
 		}
 		for resource, amount := range r.capacity {
@@ -122,7 +128,7 @@ func (b *Book) correct(it *cloud.InstanceType, labels map[string]string) *cloud.
 	return out
 }
 
-// copyOf copies what may be changed of a type.
+// copyOf returns a copy of a type with its own offerings; other parts are shared.
 func copyOf(it *cloud.InstanceType) *cloud.InstanceType {
 	c := *it
 	c.Offerings = slices.Clone(it.Offerings)
@@ -131,14 +137,15 @@ func copyOf(it *cloud.InstanceType) *cloud.InstanceType {
 
 func needsPrice(o cloud.Offering) bool { return o.NeedsPrice }
 
-// price changes an offering's price and reports whether it did: what has no price gets one only from a rule that is meant for it.
-func (r *rule) price(o *cloud.Offering) bool {
+// setPrice changes an offering's price and reports whether it did. An offering without a price gets one only from a rule that names its
+// type (preview), and becomes available with it.
+func (r *rule) setPrice(o *cloud.Offering) bool {
 	if o.NeedsPrice {
 		if !r.preview {
 			return false
 		}
 		o.NeedsPrice, o.Available = false, true
 	}
-	o.Price, o.Overlaid = r.change.of(o.Price), true
+	o.Price, o.Overlaid = r.change.apply(o.Price), true
 	return true
 }

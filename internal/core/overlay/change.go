@@ -10,18 +10,18 @@ import (
 	"karpenter.sh/karpenter/cloud"
 )
 
-// A change is applied to a price: price × num/den + add. It reckons with whole numbers, so that every processor comes to the same
-// nano-dollar.
+// A change of a price is price × num/den + add. It uses whole numbers, so that every processor gets the same nano-dollar.
 type change struct {
-	absolute bool // the price that was does not count
+	absolute bool // it sets the price: num is 0
 	num, den uint64
 	add      cloud.NanoUSD
 }
 
-// highest is the price above which nothing is dearer: a million dollars an hour.
+// highest is the highest price that a change can result in: a million dollars an hour.
 const highest cloud.NanoUSD = 1_000_000 * 1e9
 
-// changeOf reads the price change of an overlay, nil without one.
+// changeOf reads the price change of an overlay: a price, an amount with its sign, or a percentage with its sign; nil without any. A
+// percentage of −100 % or less makes the price 0.
 func changeOf(spec *v1alpha1.NodeOverlaySpec) (*change, error) {
 	switch {
 	case spec.Price != nil && spec.PriceAdjustment != nil:
@@ -56,7 +56,8 @@ func changeOf(spec *v1alpha1.NodeOverlaySpec) (*change, error) {
 	return &change{num: factor.Num().Uint64(), den: factor.Denom().Uint64()}, nil
 }
 
-// decimal reads digits with a sign, a point or neither. The schema lets nothing else pass, but it may be that of another version.
+// decimal reads a decimal number with or without a sign. The schema of NodeOverlays admits nothing else, but the cluster may have the
+// schema of another version.
 func decimal(text string) (*big.Rat, bool) {
 	if text == "" || len(text) > 64 || strings.Trim(text, "+-.0123456789") != "" {
 		return nil, false
@@ -64,7 +65,7 @@ func decimal(text string) (*big.Rat, bool) {
 	return new(big.Rat).SetString(text)
 }
 
-// nano rounds dollars to the nearest nano-dollar, within plus and minus highest.
+// nano rounds dollars to the nearest nano-dollar, within plus and minus highest: it computes ⌊(2·10⁹·dollars + 1) / 2⌋.
 func nano(dollars *big.Rat) cloud.NanoUSD {
 	scaled := new(big.Rat).Mul(dollars, big.NewRat(2e9, 1))
 	scaled.Add(scaled, big.NewRat(1, 1))
@@ -76,12 +77,13 @@ func nano(dollars *big.Rat) cloud.NanoUSD {
 	return max(-highest, min(highest, cloud.NanoUSD(whole.Int64())))
 }
 
-// of returns a price after the change: rounded, and never below zero.
-func (c *change) of(price cloud.NanoUSD) cloud.NanoUSD {
-	return max(0, min(highest, c.times(price)+c.add))
+// apply returns a price after the change: from 0 to highest.
+func (c *change) apply(price cloud.NanoUSD) cloud.NanoUSD {
+	return max(0, min(highest, c.scaled(price)+c.add))
 }
 
-func (c *change) times(price cloud.NanoUSD) cloud.NanoUSD {
+// scaled returns price × num/den, rounded to the nearest nano-dollar and at most highest. The product may need 128 bits.
+func (c *change) scaled(price cloud.NanoUSD) cloud.NanoUSD {
 	over, product := bits.Mul64(uint64(price), c.num)
 	sum, carry := bits.Add64(product, c.den/2, 0)
 	if over += carry; over >= c.den {

@@ -1,9 +1,14 @@
 // Package overlay corrects the instance types of a cloud by what NodeOverlays say: prices of offerings, and extended resources
 // of types.
 //
-// It stands between the provider's catalogue and everybody who reads one, so that plans, launches and disruption
-// agree. Overlays are judged together: what two of equal weight say about the same thing is a contradiction, and
-// one of them is not applied at all. Who wins does not depend on what happens to be in stock or what it costs.
+// All code reads catalogues after this correction, so that plans, launches and disruption agree. Overlays are judged
+// together: two of equal weight that change the same price or resource contradict each other, and one of them is not
+// applied at all. Which of them is in force does not depend on current prices or stock.
+//
+//	overlay.go  Judge decides which overlays are in force, and returns them as a Book of rules
+//	changed.go  finds contradictions
+//	change.go   arithmetic of one price change
+//	apply.go    Book.Apply corrects the catalogue of a pool; Marks annotates claims
 package overlay
 
 import (
@@ -22,21 +27,21 @@ import (
 	"karpenter.sh/karpenter/internal/core/need"
 )
 
-// A Pool is a pool with what its provider says that it can launch.
+// A Pool is a pool with the catalogue of its provider.
 type Pool struct {
 	Pool    *v1.NodePool
 	Catalog *cloud.Catalog
 }
 
-// Same reports whether overlays say the same of two pools, in which only the status may have changed.
+// Same reports whether overlays have the same effect on two pools: catalogue and labels are the same.
 func (p Pool) Same(other Pool, known *vocabulary.Vocabulary) bool {
 	return p.Catalog == other.Catalog && (p.Pool == other.Pool || maps.Equal(labelsOf(p.Pool, known), labelsOf(other.Pool, known)))
 }
 
-// A Verdict says what became of an overlay. The zero value: it is in force.
+// A Verdict is why an overlay is not in force. The zero value: it is in force.
 type Verdict struct {
-	Invalid  error              // what it says makes no sense
-	Conflict *v1alpha1.Conflict // what it says, another one of its weight says
+	Invalid  error              // its spec is wrong
+	Conflict *v1alpha1.Conflict // another overlay of its weight changes the same price or resource
 }
 
 // A Book is the overlays that are in force. It never changes. A nil Book changes nothing.
@@ -45,7 +50,7 @@ type Book struct {
 	known *vocabulary.Vocabulary
 }
 
-// Equal reports whether two books say the same: another status of an overlay is none of theirs.
+// Equal reports whether two books contain the same versions of the same overlays. Changes of their status do not count.
 func (b *Book) Equal(other *Book) bool {
 	return slices.EqualFunc(b.rules, other.rules, func(x, y *rule) bool {
 		return x.from.Name == y.from.Name && x.from.UID == y.from.UID && x.from.Generation == y.from.Generation
@@ -59,7 +64,7 @@ type rule struct {
 	weight   int32
 	wants    []want
 	change   *change // of the price; nil if there is none
-	preview  bool    // it may give a price to what has none
+	preview  bool    // it may give a price to offerings that have none; see newRule
 	capacity corev1.ResourceList
 }
 
@@ -69,9 +74,9 @@ type want struct {
 	set label.Set
 }
 
-// Judge returns, for each overlay, whether it is in force, in the given order, and returns those that are. Heavier
-// ones come first; of equal ones the one whose name is later in the alphabet, which is how Karpenter has always
-// decided.
+// Judge returns the overlays that are in force, and a verdict on each overlay, in the given order. Of overlays that contradict each other,
+// the heavier one decides; of equal weight, the one with the name that is later in the alphabet is in force, as in earlier versions of
+// Karpenter.
 func Judge(overlays []*v1alpha1.NodeOverlay, pools []Pool, known *vocabulary.Vocabulary) (*Book, []Verdict) {
 	verdicts := make([]Verdict, len(overlays))
 	order := make([]int, 0, len(overlays))
@@ -86,7 +91,7 @@ func Judge(overlays []*v1alpha1.NodeOverlay, pools []Pool, known *vocabulary.Voc
 	})
 	book := &Book{known: known}
 	for _, equal := range sameWeight(order, rules) {
-		earlier := newChanged(pools)
+		earlier := newChangeIndex(pools)
 		for _, i := range equal {
 			touched := book.touched(rules[i], pools)
 			if verdicts[i].Conflict = earlier.conflict(rules[i], touched); verdicts[i].Conflict == nil {
@@ -98,6 +103,7 @@ func Judge(overlays []*v1alpha1.NodeOverlay, pools []Pool, known *vocabulary.Voc
 	return book, verdicts
 }
 
+// newRule reads an overlay, and returns what is wrong with it.
 func newRule(o *v1alpha1.NodeOverlay, known *vocabulary.Vocabulary) (*rule, error) {
 	if err := o.Validate(known); err != nil {
 		return nil, err
@@ -132,7 +138,7 @@ func sameWeight(order []int, rules []*rule) [][]int {
 // A place is an instance type in a pool.
 type place struct{ pool, it int }
 
-// touched returns the types that a rule speaks of, and which of their offerings.
+// touched returns the types that a rule selects in all pools, and which of their offerings.
 func (b *Book) touched(r *rule, pools []Pool) map[place][]bool {
 	out := map[place][]bool{}
 	for p := range pools {
@@ -146,7 +152,7 @@ func (b *Book) touched(r *rule, pools []Pool) map[place][]bool {
 	return out
 }
 
-// labelsOf is what a pool gives all its nodes.
+// labelsOf returns the labels that a pool gives all its nodes, under their present names.
 func labelsOf(pool *v1.NodePool, known *vocabulary.Vocabulary) map[string]string {
 	out := map[string]string{}
 	for key, value := range pool.NodeLabels() {
@@ -159,8 +165,8 @@ func labelsOf(pool *v1.NodePool, known *vocabulary.Vocabulary) map[string]string
 	return out
 }
 
-// selects returns which of a type's offerings a rule speaks of, nil if it speaks of none. A label that a node does not have is met only by
-// requirements that allow its absence.
+// selects returns which of a type's offerings a rule selects, nil if it selects none. pool is the labels of the pool's nodes. If a node has
+// no such label, only requirements that allow its absence are met.
 func (r *rule) selects(it *cloud.InstanceType, pool map[string]string) []bool {
 	for _, w := range r.wants {
 		if !w.meetsSome(it, pool) {
@@ -179,10 +185,10 @@ func (r *rule) selects(it *cloud.InstanceType, pool map[string]string) []bool {
 	return out
 }
 
-// meetsSome reports whether a node of the type can meet the requirement. It costs less than to ask each offering.
+// meetsSome reports whether a node of the type may meet the requirement with some offering. It is a cheap test before takes.
 func (w want) meetsSome(it *cloud.InstanceType, pool map[string]string) bool {
 	if w.set.HasAbsent() {
-		return true // offerings may lack what others of the type have
+		return true // some offering may lack the label
 	}
 	if values := it.Labels[w.key]; len(values) > 0 {
 		return slices.ContainsFunc(values, w.set.Has)
@@ -191,7 +197,7 @@ func (w want) meetsSome(it *cloud.InstanceType, pool map[string]string) bool {
 	return ok && w.set.Has(value)
 }
 
-// takes reports whether a rule speaks of one offering of a type.
+// takes reports whether a rule selects one offering of a type. A label comes from the offering, else from the type, else from the pool.
 func (r *rule) takes(it *cloud.InstanceType, offering int, pool map[string]string) bool {
 	for _, w := range r.wants {
 		if value, ok := it.Offerings[offering].Labels[w.key]; ok {
@@ -221,6 +227,7 @@ func (r *rule) takes(it *cloud.InstanceType, offering int, pool map[string]strin
 	return true
 }
 
+// decidedByOffering reports whether some offering of the type has its own value of a label.
 func decidedByOffering(it *cloud.InstanceType, key string) bool {
 	return slices.ContainsFunc(it.Offerings, func(o cloud.Offering) bool { _, ok := o.Labels[key]; return ok })
 }

@@ -241,7 +241,7 @@ func TestPrices(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.of(cloud.FromDollars(tc.price)).Dollars(); got != tc.want {
+			if got := c.apply(cloud.FromDollars(tc.price)).Dollars(); got != tc.want {
 				t.Errorf("%v → %v, want %v", tc.price, got, tc.want)
 			}
 		})

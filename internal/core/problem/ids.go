@@ -1,7 +1,7 @@
 package problem
 
-// Ids of things that often stand side by side have types of their own. Shapes, variants, topology keys, groups and domains are plain ints:
-// indexes into a slice of the object that is named before them.
+// Classes, templates and bins have id types of their own, because functions often take several of them. Shapes, variants, topology keys,
+// groups and domains are plain ints: indexes into a slice of the object that they belong to.
 type (
 	// A ClassID is an index into Problem.Classes.
 	ClassID int
@@ -17,5 +17,5 @@ const (
 	OpenDomain = -2 // the new node could still be in several domains
 )
 
-// NoReservation is the reservation of a node that holds none.
+// NoReservation is Bin.Held of a node that holds no machine of a reservation.
 const NoReservation = -1

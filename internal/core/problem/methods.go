@@ -10,7 +10,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/tariff"
 )
 
-// Hour returns what a new node is on a bill. ok is false for spot and reserved machines.
+// Hour returns an hour of a new node, bought on demand, as a line of a bill. ok is false for spot and reserved machines.
 func (p *Problem) Hour(b *Bin) (l tariff.Line, ok bool) {
 	first, cat := b.Launch.First, p.Templates[b.Template].Catalog
 	if cat.Offers[first.Offer].Kind != shape.OnDemand {
@@ -19,7 +19,7 @@ func (p *Problem) Hour(b *Bin) (l tariff.Line, ok bool) {
 	return p.Settings.Commitments.Hour(cat.Names[first.Shape], cat.Offers[first.Offer].Labels, b.Launch.Price), true
 }
 
-// Arrivals are the daemons of a shape that are counted, wherever a node of it may be.
+// Arrivals returns the daemons that may start on a node of a shape and that groups count.
 func (t *Template) Arrivals(sh int) []Arrival {
 	if len(t.Daemons) == 0 {
 		return nil
@@ -27,7 +27,7 @@ func (t *Template) Arrivals(sh int) []Arrival {
 	return t.Daemons[t.DaemonOf[sh]].Counted
 }
 
-// DevicesOf is what a shape of a template brings.
+// DevicesOf returns the devices that a node of a shape brings, as a list of one state; nil if it brings none.
 func (t *Template) DevicesOf(shape int) []*devices.State {
 	if t.Devices == nil || t.Devices[shape] == nil {
 		return nil
@@ -35,7 +35,7 @@ func (t *Template) DevicesOf(shape int) []*devices.State {
 	return t.Devices[shape : shape+1]
 }
 
-// SharesDevices reports whether the pods use a claim that others use too: all of them have to be where it is.
+// SharesDevices reports whether the pods use a resource claim that other pods use too. All of them have to be on one node.
 func (c *Class) SharesDevices() bool {
 	return slices.ContainsFunc(c.Devices, func(d *devices.Claim) bool { return d.Shared })
 }
@@ -54,7 +54,8 @@ func (k *KeyOf) DomainOf(sh int) int32 {
 	}
 }
 
-// ChoiceOf returns the bits that remain for a domain, nil where it is impossible.
+// ChoiceOf returns the choices with which a new node is in domain d, or has no label if d is NoDomain; nil if that is impossible. It is
+// used for keys of kind ByChoice only.
 func (k *KeyOf) ChoiceOf(d int32) bits.Set {
 	if d < 0 {
 		return k.None
@@ -62,7 +63,7 @@ func (k *KeyOf) ChoiceOf(d int32) bits.Set {
 	return k.Choice[d]
 }
 
-// LeastOverhead returns the least that daemons take of each resource on any of the shapes.
+// LeastOverhead returns, of each resource, the least that daemons take on any of the shapes; nil without daemons.
 func (t *Template) LeastOverhead(shapes bits.Set) quantity.Vec {
 	if len(t.Daemons) == 0 {
 		return nil
@@ -81,7 +82,7 @@ func (t *Template) LeastOverhead(shapes bits.Set) quantity.Vec {
 	return least
 }
 
-// SellsAny reports whether every segment of mask still has a choice.
+// SellsAny reports whether every segment of mask still has a choice. Otherwise no node can be bought under mask.
 func (t *Template) SellsAny(mask bits.Set) bool {
 	if len(t.Segments) == 1 {
 		return mask.Any()
@@ -104,7 +105,7 @@ func (t *Template) CountShapes(suits func(sh int) bool) (n int) {
 	return n
 }
 
-// WantedMinValues returns the minValues of a template, low where they were lowered.
+// WantedMinValues returns the minValues of a template with the numbers in low; nil: none was lowered.
 func (t *Template) WantedMinValues(low []int) []shape.MinValues {
 	if low == nil {
 		return t.Min
@@ -116,14 +117,14 @@ func (t *Template) WantedMinValues(low []int) []shape.MinValues {
 	return want
 }
 
-// MeetsMinValues reports whether a claim that allows these shapes and choices meets the minValues of a template,
-// low where they were lowered.
+// MeetsMinValues reports whether a claim that allows these shapes and choices meets the minValues of a template, with the numbers in low;
+// nil: none was lowered.
 func (t *Template) MeetsMinValues(shapes, mask bits.Set, low []int) bool {
 	v := t.Catalog.Variety(shapes, mask, t.WantedMinValues(low))
 	return v.Enough()
 }
 
-// PortsOf are the ports that daemons take on a shape.
+// PortsOf returns the host ports that daemons take on a shape.
 func (t *Template) PortsOf(shape int) []int {
 	if len(t.Daemons) == 0 {
 		return nil
@@ -145,7 +146,7 @@ func (t *Template) Sold(mask bits.Set) bits.Set {
 	return out
 }
 
-// DropReserved takes reserved offers out of choices: they are for who holds a machine of them.
+// DropReserved takes the offers of reservations out of mask. Only nodes that hold a machine of a reservation are bought by them.
 func (t *Template) DropReserved(mask bits.Set) {
 	if len(t.Catalog.Left) == 0 {
 		return
@@ -157,7 +158,8 @@ func (t *Template) DropReserved(mask bits.Set) {
 	}
 }
 
-// Exclude takes the bits out of mask that decide for a choice: where a segment is not left whole by it.
+// Exclude takes out of mask the bits with which a node would be in the domain of choice. Segments that choice leaves whole do not decide
+// about the domain, so their bits stay.
 func (t *Template) Exclude(mask, choice bits.Set) {
 	for _, g := range t.Segments {
 		whole := true
@@ -180,7 +182,7 @@ func (t *Template) Counts(shape int) quantity.Vec {
 	return t.Catalog.Capacity[shape]
 }
 
-// Attachable is how many volumes of a driver a shape takes, −1 where that is not limited.
+// Attachable returns how many volumes of a driver a shape can attach, −1 if that is not limited.
 func (t *Template) Attachable(driver, shape int) int32 {
 	if driver >= len(t.Drivers) || t.Drivers[driver] == nil {
 		return -1
@@ -188,7 +190,8 @@ func (t *Template) Attachable(driver, shape int) int32 {
 	return t.Drivers[driver][shape]
 }
 
-// Reprice makes room for the prices of the shapes. They are not kept where they depend on how many machines reservations have left.
+// Reprice gives the template an empty cache for the prices of its shapes. A template with reservations gets none, because its prices depend
+// on how many machines reservations have left.
 func (t *Template) Reprice() {
 	if len(t.Catalog.Left) == 0 {
 		t.Prices = &Prices{Mask: t.Mask}

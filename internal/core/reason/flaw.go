@@ -1,13 +1,13 @@
 package reason
 
-// A Flaw says what is wrong with an object that a pod needs, or with what the pod itself says. Key of its Count
-// names the object, Detail is the argument of the flaw.
+// A Flaw says what is wrong with an object that a pod needs, or with the pod's own spec. Key of its Count names the object, Detail is the
+// argument of the flaw as the constants describe it.
 type Flaw uint8
 
 const (
 	NoFlaw Flaw = iota
 
-	// Of what a pod says, with code Invalid.
+	// Of a pod's spec, with code Invalid.
 	SelectorValue // its node selector wants a value that no label can have; Detail: the label
 	AffinityValue // its required node affinity does; Detail: the label
 	Operator      // Key: a label; Detail: an operator that does not go with its values
@@ -43,6 +43,7 @@ const (
 	numFlaws
 )
 
+// flaws are the names of flaws, as they are printed in JSON.
 var flaws = [numFlaws]string{
 	SelectorValue: "SelectorValue", AffinityValue: "AffinityValue", Operator: "Operator", FieldTerms: "FieldTerms",
 	EmptyTerms: "EmptyTerms",

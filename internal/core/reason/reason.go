@@ -1,4 +1,8 @@
-// Package reason holds why a pod cannot run: small typed codes with counts. Package sentence turns them into words for people.
+// Package reason holds why a pod cannot run: small typed codes with counts. Package sentence turns them into words for people. Codes of
+// nodes that stay are in package disrupt.
+//
+// A new code is a constant here with its line in names, its words in explain/sentence/constraint.go, and its rank in
+// explain/why/order.go. A new way in which an object can be wrong is a Flaw of an existing code.
 package reason
 
 // A Code says which constraint refused.
@@ -21,9 +25,9 @@ const (
 	Postponed         // the constraints of waiting pods together are more work than one plan may take
 	UninitializedOnly // in a what-if: only a node that is not initialised yet has room
 
-	// About the pod, from those who carry plans out; Detail says all, since they have the words.
+	// About the pod, from the loops that carry plans out; Detail is the whole text.
 	LeftAside // the engine panics over it
-	OnTrial   // machines of the pool that it would get did not become ready; another one is tried first
+	OnTrial   // machines of the pool that it would get did not become ready; one machine is tried before others are launched
 	Spurned   // its scheduler does not bind it where it has a place
 
 	// About a candidate: an existing node, or a pool's new node.
@@ -35,13 +39,13 @@ const (
 	NoShape       // each constraint alone is met by some type, but none meets all
 	NoOffering    // types fit, but none can be bought in an allowed zone and capacity type
 	HostPort      // the port is taken
-	VolumeLimit   // Key: the driver whose attach limit is reached
+	VolumeLimit   // Key: the driver with the attach limit that is reached
 	Devices       // Key: the request of a resource claim for which too few devices are free
 	DeviceUnknown // Key: the request; Detail: the attribute that it asks about and that is known only once the device is there
 	DeviceCEL     // Key: the request; Detail: what is wrong with its selectors
 	DeviceHard    // Key: the request for which the search for devices was given up
 	DeviceAt      // Key: the resource claim that is allocated elsewhere
-	Spread        // Key: the topology key whose skew would grow too large
+	Spread        // Key: the topology key over which the skew would grow too large
 	Affinity      // Key: the topology key in which no matching pod runs
 	AntiAffinity  // Key: the topology key in which a conflicting pod runs
 	Limit         // Key: the resource of which the pool may have no more
@@ -61,15 +65,15 @@ type Count struct {
 	Key        string `json:"key,omitempty"`        // label key, resource, taint, driver; "" when the code has none
 	Flaw       Flaw   `json:"flaw,omitempty"`       // what is wrong, of the codes that have flaws
 	Detail     string `json:"detail,omitempty"`     // a second name: what the flaw is about, or what Key is joined with; "" mostly
-	Pool       string `json:"pool,omitempty"`       // the pool whose new node refused; "" for existing nodes and for the pod itself
+	Pool       string `json:"pool,omitempty"`       // the pool of the new node that refused; "" for existing nodes and for the pod itself
 	Candidates int    `json:"candidates,omitempty"` // existing nodes, or instance types, that this constraint removed
 
-	// Of a Limit or a Quota: what is left of it, less than nothing where more is used than is allowed, and what the smallest
-	// machine that would do has. Both in the unit of the resource.
+	// Of a Limit or a Quota: what is left of it (negative if more is used than is allowed), and what the smallest machine that would do
+	// has. Both are in the unit of the resource, thousandths for CPU.
 	Left  int64 `json:"left,omitempty"`
 	Needs int64 `json:"needs,omitempty"`
 
-	// The same as quantities: what the limit is, how much of it is used, and what that machine has; "" where it is not known.
+	// The same as texts: the limit, how much of it is used, and what that machine has; "" if it is not known.
 	Limit string `json:"limit,omitempty"`
 	Used  string `json:"used,omitempty"`
 	Least string `json:"least,omitempty"`
@@ -86,6 +90,7 @@ func (c Code) Name() string {
 	return names[c]
 }
 
+// names are the names of codes, as they are printed in JSON. They are stable.
 var names = [numCodes]string{
 	None: "", Invalid: "Invalid", RestrictedLabel: "RestrictedLabel", VolumeInvalid: "VolumeInvalid",
 	DeviceClaims: "DeviceClaims", DevicesUnread: "DevicesUnread", DeviceInvalid: "DeviceClaimInvalid",

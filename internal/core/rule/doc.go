@@ -1,7 +1,7 @@
-// Package rule is the home of what kinds of constraints keep count of, one package parallel: ports and volumes by
-// bin, spread (topology spread, affinity and anti-affinity) by domain, limits by pool. Each knows bins, domains and
-// pools as numbers and nothing of its neighbours.
+// Package rule contains one package for each kind of constraint that keeps counts: ports, volumes and devices by bin, spread
+// (topology spread, affinity and anti-affinity) by domain, limits by pool. Each knows bins, domains and pools as numbers
+// and does not import the others.
 //
-// What a kind has to say when pods are placed stands in package solve, a file for each kind; see kinds.go there.
-// Room, labels and taints keep no count of their own: they are columns of the problem.
+// The rules by which these counts decide where a pod may be are in package solve, a file for each kind; see kinds.go there.
+// Room, labels and taints have no package here: their numbers are in the problem.
 package rule

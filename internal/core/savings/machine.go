@@ -21,7 +21,7 @@ const (
 	eksctlGroupLabel  = "alpha.eksctl.io/nodegroup-name"
 )
 
-// autoModeFee is Auto Mode's fee in percent of the on-demand price. AWS lists it by type; they are all about that.
+// autoModeFee is about the fee of EKS Auto Mode in percent of the on-demand price. AWS lists the exact fee by instance type.
 const autoModeFee = 12
 
 // A Manager starts and stops nodes.
@@ -38,18 +38,18 @@ const (
 // A machine is a node of the fleet.
 type machine struct {
 	node              *cluster.Node
-	pods              []*cluster.Pod // that move when it goes
+	pods              []*cluster.Pod // those that would move if it goes
 	manager           Manager
 	name              string // of its pool or group
-	priced            bool
-	capacity          string // in the words of Karpenter's label
+	priced            bool   // its price is known; see setPrice
+	capacity          string // capacity type: a value of Karpenter's label
 	architecture      string
 	line              tariff.Line
 	fee               cloud.NanoUSD
-	protected, budget string // what keeps its pods in place, "" for nothing
+	protected, budget string // the object with do-not-disrupt, and the PodDisruptionBudget, that keep its pods; "" for none
 }
 
-// survey finds out about each node who runs it, what it costs and what keeps it.
+// survey fills s.fleet: for each node who runs it, what it costs and what keeps it.
 func (s *surveyor) survey() {
 	var budgets []movable.PDB
 	for b := range cluster.PDBs.All(s.question.Snap) {
@@ -63,14 +63,15 @@ func (s *surveyor) survey() {
 				m.pods = append(m.pods, p)
 			}
 		}
-		s.price(&m)
-		m.blockers(all, s.question.Now)
+		s.setPrice(&m)
+		m.noteBlockers(all, s.question.Now)
 		s.fleet = append(s.fleet, m)
 	}
 }
 
-// price finds the manager and the price of a machine. Machines of Fargate and those outside of AWS have none.
-func (s *surveyor) price(m *machine) {
+// setPrice finds the manager, the capacity type and the price of a machine, and the fee of Auto Mode. Machines of Fargate, of capacity
+// blocks and outside of AWS, and machines with Windows, have no price.
+func (s *surveyor) setPrice(m *machine) {
 	labels := map[string]string{}
 	if m.node.Claim != nil {
 		maps.Copy(labels, m.node.Claim.Labels)
@@ -89,7 +90,7 @@ func (s *surveyor) price(m *machine) {
 	}
 	labels[v1.CapacityTypeLabelKey] = m.capacity
 	m.architecture = labels[corev1.LabelArchStable]
-	inSnapshot := strings.HasPrefix(m.node.ProviderID, "test:") // which keeps no ids
+	inSnapshot := strings.HasPrefix(m.node.ProviderID, "test:") // nodes of a recorded snapshot, which keeps no provider ids
 	if !inSnapshot && !strings.HasPrefix(m.node.ProviderID, "aws:") || labels[computeTypeLabel] == "fargate" ||
 		labels[capacityTypeLabel] == "CAPACITY_BLOCK" || labels[corev1.LabelOSStable] == string(corev1.Windows) {
 		return
@@ -109,7 +110,7 @@ func (s *surveyor) price(m *machine) {
 	}
 }
 
-// managerOf returns who runs a node with these labels, and the name of the pool or group.
+// managerOf returns the manager that runs a node with these labels, and the name of the pool or group.
 func managerOf(labels map[string]string) (Manager, string) {
 	pool := labels[v1.NodePoolLabelKey]
 	switch {

@@ -1,5 +1,6 @@
 // Package savings explains why a fleet is not the cheapest that its NodePools can buy. It bills today's fleet, lifts
-// one restriction after another, plans the same pods anew under what is left, and bills each of these fleets.
+// one restriction after another, plans the same pods anew under the restrictions that are left, and bills each of these fleets.
+// Of (savings.go) is the whole procedure; machine.go reads the fleet.
 //
 // Each Part of the gap is the difference of two successive bills, so all parts are at least zero and add up to Today − Least,
 // to the nano-dollar. Another order of the restrictions gives other parts and the same sum. Least is proven by the engine: no
@@ -49,8 +50,8 @@ const (
 type Part struct {
 	Cause   Cause
 	PerHour cloud.NanoUSD
-	By      []string        // who holds nodes, the dearest first
-	Held    []cloud.NanoUSD // the price of the nodes that each of By holds; nil where By names nodes
+	By      []string        // the objects that hold nodes, the dearest first; for Empty the nodes themselves
+	Held    []cloud.NanoUSD // the price of the nodes that each of By holds; nil if By names nodes
 }
 
 // An Owner is the nodes that one manager runs.
@@ -58,11 +59,11 @@ type Owner struct {
 	Manager Manager
 	Name    string // of the pool or group
 	Nodes   int
-	PerHour cloud.NanoUSD // at list, with the fee
+	PerHour cloud.NanoUSD // without commitments, with the fee
 	Fee     cloud.NanoUSD
 }
 
-// A Report is the gap of a fleet. All money is dollars an hour.
+// A Report is the gap between what a fleet costs and what it could cost. All money is per hour.
 type Report struct {
 	Owners      []Owner  // by price, the dearest first
 	NotPriced   []string // nodes
@@ -81,9 +82,9 @@ type Node struct {
 	Name    string
 	Manager Manager
 	Priced  bool
-	Line    tariff.Line   // an hour of it, where it is priced
-	Fee     cloud.NanoUSD // beside it
-	Held    bool          // by an annotation or a PodDisruptionBudget
+	Line    tariff.Line   // an hour of it, if it is priced
+	Fee     cloud.NanoUSD // of its manager, beside Line
+	Held    bool          // an annotation or a PodDisruptionBudget keeps it
 }
 
 // planWork is how much work one of the plans may cost.
@@ -98,12 +99,19 @@ type surveyor struct {
 	fleet       []machine
 }
 
-// Of makes the report of the fleet in a question. The commitments are active and are those of the region.
+// Whether plans respect preferences of pods: the last argument of anew.
+const (
+	withPreferences    = false
+	withoutPreferences = true
+)
+
+// Of makes the report of the fleet in a question. The commitments are active and are those of the region. It lifts one restriction after
+// the other; a bill that comes out higher than the one before counts as equal, so that no part is negative.
 func Of(q engine.Question, e *engine.Engine, region string, commitments []tariff.Commitment) *Report {
 	s := &surveyor{question: q, engine: e, commitments: commitments, region: region}
 	s.survey()
 	r := &Report{Commitments: commitments}
-	s.owners(r)
+	s.addOwners(r)
 	last := r.Today
 	lift := func(cause Cause, bill cloud.NanoUSD, by []string) {
 		bill = min(bill, last)
@@ -114,18 +122,18 @@ func Of(q engine.Question, e *engine.Engine, region string, commitments []tariff
 	lift(Fee, s.bill(s.fleet, nil), nil)
 	full := func(m *machine) bool { return len(m.pods) > 0 }
 	lift(Empty, s.bill(s.kept(full), nil), s.names(func(m *machine) bool { return !full(m) && m.priced }))
-	lift(Fragmentation, s.anew((*machine).held, s.sameTypes(), false), nil)
-	lift(MachineTypes, s.anew((*machine).held, s.samePurchase(), false), nil)
-	lift(Purchase, s.anew((*machine).held, q.Pools, false), nil)
-	lifted := func(cause Cause, bill cloud.NanoUSD, of func(*machine) string) {
+	lift(Fragmentation, s.anew((*machine).held, s.sameTypes(), withPreferences), nil)
+	lift(MachineTypes, s.anew((*machine).held, s.samePurchase(), withPreferences), nil)
+	lift(Purchase, s.anew((*machine).held, q.Pools, withPreferences), nil)
+	liftHeld := func(cause Cause, bill cloud.NanoUSD, of func(*machine) string) {
 		by, prices := s.holders(of)
 		lift(cause, bill, by)
 		r.Gap[len(r.Gap)-1].Held = prices
 	}
-	lifted(DoNotDisrupt, s.anew(func(m *machine) bool { return m.budget != "" }, q.Pools, false),
+	liftHeld(DoNotDisrupt, s.anew(func(m *machine) bool { return m.budget != "" }, q.Pools, withPreferences),
 		func(m *machine) string { return m.protected })
-	lifted(PDB, s.anew(none, q.Pools, false), func(m *machine) string { return m.budget })
-	lift(Preferences, s.anew(none, q.Pools, true), nil)
+	liftHeld(PDB, s.anew(none, q.Pools, withPreferences), func(m *machine) string { return m.budget })
+	lift(Preferences, s.anew(none, q.Pools, withoutPreferences), nil)
 	best, bound, refused := s.least()
 	lift(Caution, best, nil)
 	r.Least = min(last, bound)
@@ -140,8 +148,8 @@ func Of(q engine.Question, e *engine.Engine, region string, commitments []tariff
 // none holds no machine.
 func none(*machine) bool { return false }
 
-// owners adds up what the fleet costs today.
-func (s *surveyor) owners(r *Report) {
+// addOwners adds to the report what the fleet costs today: its nodes, the owners, the bill and how much of each commitment is used.
+func (s *surveyor) addOwners(r *Report) {
 	type key struct {
 		manager Manager
 		name    string
@@ -180,6 +188,7 @@ func (s *surveyor) withoutFees() {
 	}
 }
 
+// lines returns the lines of the machines that are priced.
 func lines(fleet []machine) []tariff.Line {
 	var out []tariff.Line
 	for i := range fleet {
@@ -190,7 +199,7 @@ func lines(fleet []machine) []tariff.Line {
 	return out
 }
 
-// bill returns what machines and openings cost together.
+// bill returns what priced machines and openings cost together in an hour, with commitments and fees.
 func (s *surveyor) bill(fleet []machine, openings []engine.Opening) cloud.NanoUSD {
 	all, fees := lines(fleet), cloud.NanoUSD(0)
 	for i := range fleet {
@@ -203,7 +212,7 @@ func (s *surveyor) bill(fleet []machine, openings []engine.Opening) cloud.NanoUS
 	return tariff.Of(all, s.commitments).Total + fees
 }
 
-// kept returns the machines that are not priced and those that keep names.
+// kept returns the machines for which keep is true, and all that are not priced.
 func (s *surveyor) kept(keep func(*machine) bool) []machine {
 	var out []machine
 	for i := range s.fleet {
@@ -214,7 +223,7 @@ func (s *surveyor) kept(keep func(*machine) bool) []machine {
 	return out
 }
 
-// names returns the names of machines.
+// names returns the names of the machines for which which is true.
 func (s *surveyor) names(which func(*machine) bool) []string {
 	var out []string
 	for i := range s.fleet {
@@ -228,7 +237,8 @@ func (s *surveyor) names(which func(*machine) bool) []string {
 // held reports whether an annotation or a budget keeps the machine where it is.
 func (m *machine) held() bool { return m.protected != "" || m.budget != "" }
 
-// holders returns who holds machines, by their price, and these prices.
+// holders returns the objects that hold machines, as of returns them, and the price of the machines that each holds. The dearest come
+// first.
 func (s *surveyor) holders(of func(*machine) string) (names []string, prices []cloud.NanoUSD) {
 	held := map[string]cloud.NanoUSD{}
 	for i := range s.fleet {
@@ -243,11 +253,12 @@ func (s *surveyor) holders(of func(*machine) string) (names []string, prices []c
 	return names, prices
 }
 
-// anew returns the bill when all machines but those that stay are bought again. Nodes of pods that no pool takes stay as well.
-func (s *surveyor) anew(stays func(*machine) bool, pools []engine.Pool, noPreferences bool) cloud.NanoUSD {
+// anew returns the bill of the fleet if all machines but those that stay are replaced by what a new plan opens. Nodes with pods that no
+// pool takes stay, too. With commitments it also tries a plan that counts on them, and returns the lower bill.
+func (s *surveyor) anew(stays func(*machine) bool, pools []engine.Pool, ignorePreferences bool) cloud.NanoUSD {
 	settings := s.question.Settings
 	settings.NodePrice, settings.Search, settings.Unproven = -1, planWork, true
-	settings.IgnorePreferences = settings.IgnorePreferences || noPreferences
+	settings.IgnorePreferences = settings.IgnorePreferences || ignorePreferences
 	kept, plan, _ := s.plan(stays, pools, settings, nil)
 	bill := s.bill(kept, plan.Open)
 	if len(s.commitments) > 0 {
@@ -257,7 +268,7 @@ func (s *surveyor) anew(stays func(*machine) bool, pools []engine.Pool, noPrefer
 	return bill
 }
 
-// book returns the commitments with the machines that use them, as plans count on them.
+// book returns the commitments in the form that plans need, with the on-demand machines that may use them.
 func (s *surveyor) book() *tariff.Book {
 	b := &tariff.Book{Commitments: s.commitments, Region: s.region, Machines: map[string]tariff.Line{}}
 	for _, l := range lines(s.fleet) {
@@ -268,8 +279,8 @@ func (s *surveyor) book() *tariff.Book {
 	return b
 }
 
-// least returns the bill of the cheapest plan that was found under no restriction at all, the proven least bill, and the pods that no pool
-// takes.
+// least returns the bill of the cheapest plan that was found without any restriction, a proven lower bound on the bill of all such plans,
+// and the pods that no pool takes. The bound assumes that commitments cover as much as possible.
 func (s *surveyor) least() (best, bound cloud.NanoUSD, refused refusals) {
 	settings := s.question.Settings
 	settings.NodePrice, settings.Search, settings.IgnorePreferences = -1, planWork, true
@@ -292,8 +303,9 @@ func (s *surveyor) least() (best, bound cloud.NanoUSD, refused refusals) {
 // refusals are pods that a plan has no place for.
 type refusals map[cluster.PodKey]bool
 
-// plan asks the engine for new machines for the pods of all machines that do not stay. It returns what stays, and which pods
-// made their machines stay. Each round adds a machine to these.
+// plan asks the engine for new machines for the pods of all machines that do not stay. If the plan refuses pods, their machines stay as
+// well, and it asks again; each round keeps at least one machine more, so this ends. It returns the machines that stay, the plan, and the
+// refused pods.
 func (s *surveyor) plan(stays func(*machine) bool, pools []engine.Pool, settings engine.Settings,
 	book *tariff.Book) ([]machine, *engine.Plan, refusals) {
 	refused := refusals{}
@@ -323,7 +335,7 @@ func (s *surveyor) plan(stays func(*machine) bool, pools []engine.Pool, settings
 	}
 }
 
-// filtered returns pools that can buy the offerings only that a function allows.
+// filtered returns the pools with only those offerings available that allow allows.
 func (s *surveyor) filtered(allow func(it *cloud.InstanceType, o *cloud.Offering) bool) []engine.Pool {
 	out := slices.Clone(s.question.Pools)
 	for i := range out {
@@ -370,7 +382,7 @@ func (s *surveyor) line(name, instanceType, zone, capacity string, price cloud.N
 		Spot: capacity != v1.CapacityTypeOnDemand, Seconds: int64(time.Hour / time.Second), PerHour: price}
 }
 
-// Market returns a line for each way in which the pools can buy on demand.
+// Market returns a line for each on-demand offering of the pools.
 func Market(pools []engine.Pool, region string) []tariff.Line {
 	s := surveyor{region: region}
 	var out []tariff.Line
@@ -386,8 +398,8 @@ func Market(pools []engine.Pool, region string) []tariff.Line {
 	return out
 }
 
-// blockers notes which annotation or budget keeps the machine where it is.
-func (m *machine) blockers(budgets *movable.PDBs, now time.Time) {
+// noteBlockers notes the first annotation (of the node or of a pod) and the first budget that keep the machine.
+func (m *machine) noteBlockers(budgets *movable.PDBs, now time.Time) {
 	if n := m.node.Node; n != nil && n.Annotations[v1.DoNotDisruptAnnotationKey] == "true" {
 		m.protected = "Node/" + n.Name
 	}
@@ -401,7 +413,7 @@ func (m *machine) blockers(budgets *movable.PDBs, now time.Time) {
 	}
 }
 
-// owner returns the workload of a pod.
+// owner returns the workload of a pod as "namespace/name"; the pod itself if it has none.
 func owner(p *cluster.Pod) string {
 	if p.Owner == nil {
 		return p.Namespace + "/" + p.Name

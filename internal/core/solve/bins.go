@@ -8,20 +8,20 @@ import (
 	"karpenter.sh/karpenter/internal/core/quantity"
 )
 
-// Bins are the nodes of a fleet, existing ones before new ones: what is free on each, what each new one may still
-// become, and which pods are there.
+// Bins are the nodes of a fleet, existing ones before new ones: what is free on each, what each new one may still become, and which pods
+// are there. The flat slices are indexed by bin and then by what the second pair of brackets names; new bins count from 0 there.
 type bins struct {
 	facts  *facts
 	room   []int64       // [bin][resource] free beside pods and daemons; never negative on a new bin
 	alive  bits.Set      // bins with room for the smallest need of any class; closed nodes are not among them
-	placed []problem.Put // on nodes that exist, in the order in which they came
+	placed []problem.Put // on existing nodes, in the order in which they came
 
 	news   []newNode
 	mask   []uint64 // [new bin][word] choices that are left, see Template.Mask: they only get fewer, and under them the target is sold
-	domain []int32  // [new bin][key] what its label is; openDomain while choices are left and no pod has to do with the key
-	bound  []bool   // [new bin][key] some pod there has to do with the key: whatever is bought must be in that domain
+	domain []int32  // [new bin][key] what its label is; OpenDomain while choices are left and no pod has to do with the key
+	bound  []bool   // [new bin][key] some pod there has to do with the key: any machine that is bought must be in that domain
 
-	inZone []int32      // [zone] nodes that exist, and new ones that are bound to it
+	inZone []int32      // [zone] existing nodes, and new ones that are bound to it
 	demand quantity.Vec // of all pods that are not placed
 }
 
@@ -29,18 +29,19 @@ type bins struct {
 type newNode struct {
 	tmpl   problem.TemplateID
 	target int // the shape that it is filled for: it holds the pods, and its pool's limits allow it
-	// the reservation whose machine it has, noReservation for nearly all; with one, its offer is the only choice left
+	// the reservation whose machine it has, NoReservation for nearly all; with one, its offer is the only choice left
 	held   int
-	only   bits.Set          // the shapes that it may become, for a commitment; nil: any
-	puts   []problem.Put     // in the order in which they came; empty only between open and the first commit
-	min    *minimum          // how it meets minValues; nil for nearly all
-	narrow *problem.Narrowed // for the sake of pods that are elsewhere; nil for nearly all
+	only   bits.Set          // the shapes that it may become, so that a commitment covers it; nil: any
+	puts   []problem.Put     // in the order in which they came; empty only between addBin and the first commit
+	min    *minimum          // how it meets minValues; nil if its pool has none
+	narrow *problem.Narrowed // how its choices were narrowed for pods on other nodes; nil for nearly all
 }
 
+// binsOf returns the existing nodes of a problem without any of its pods.
 func binsOf(facts *facts) *bins {
 	p := facts.p
 	b := &bins{facts: facts, room: make([]int64, 0, p.Resources*(len(p.Nodes)+16)), alive: bits.Make(len(p.Nodes) + 64),
-		inZone: countZones(p, facts.zones), demand: make(quantity.Vec, p.Resources)}
+		inZone: nodesByZone(p, facts.zoneKey), demand: make(quantity.Vec, p.Resources)}
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		b.room = append(b.room, n.Room...)
@@ -54,10 +55,10 @@ func binsOf(facts *facts) *bins {
 	return b
 }
 
-// next returns how many nodes there are: the BinID of the next one.
+// next returns the BinID that the next new bin will get. It is also the number of bins.
 func (b *bins) next() problem.BinID { return problem.BinID(len(b.facts.p.Nodes) + len(b.news)) }
 
-// node returns a new bin, nil for a node that exists.
+// node returns the data of a new bin; nil for an existing node.
 func (b *bins) node(bin problem.BinID) *newNode {
 	if i := int(bin) - len(b.facts.p.Nodes); i >= 0 {
 		return &b.news[i]
@@ -76,7 +77,7 @@ func (b *bins) newBins() iter.Seq2[problem.BinID, *newNode] {
 	}
 }
 
-// puts yields where all pods are.
+// puts yields all placements of pods: those on existing nodes first, then those on new bins.
 func (b *bins) puts() iter.Seq[*problem.Put] {
 	return func(yield func(*problem.Put) bool) {
 		for i := range b.placed {
@@ -97,7 +98,7 @@ func (b *bins) puts() iter.Seq[*problem.Put] {
 // template returns what a new bin is made from.
 func (b *bins) template(n *newNode) *problem.Template { return &b.facts.p.Templates[n.tmpl] }
 
-// roomOf returns what is free on a bin.
+// roomOf returns what is free on a bin. The result of this and the next three functions is not a copy: callers change the bin by it.
 func (b *bins) roomOf(bin problem.BinID) quantity.Vec {
 	at, r := int(bin)*b.facts.p.Resources, b.facts.p.Resources
 	return quantity.Vec(b.room[at : at+r : at+r])

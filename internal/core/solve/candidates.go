@@ -7,14 +7,15 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A candidate list is the shapes of one template that could hold one pod of a class, as one variant.
+// Candidates are the shapes of one template that could hold one pod of a class, read as one variant.
 type candidates struct {
-	known  bool
+	known  bool // shapes was worked out
 	shapes []int32
 }
 
-// heaviest returns the first tier, from the given one on, whose templates could hold a pod of the class at all, or Tiers.
-func (op *opener) heaviest(r reading, from int) int {
+// heaviestTier returns the first tier, from the given one on, with a template that could hold a pod of the reading within limits. If there
+// is none, it returns Tiers, one more than the last tier.
+func (op *opener) heaviestTier(r reading, from int) int {
 	for i := range op.facts.p.Templates {
 		t, tmpl := problem.TemplateID(i), &op.facts.p.Templates[i]
 		if tmpl.Tier < from {
@@ -27,7 +28,7 @@ func (op *opener) heaviest(r reading, from int) int {
 	return op.facts.p.Tiers
 }
 
-// candidatesOf returns the shapes of template t that can hold one pod of the visited class.
+// candidatesOf returns the shapes of template t that can hold one pod of the visited class. It remembers them for the rest of the visit.
 func (op *opener) candidatesOf(r reading, t problem.TemplateID) []int32 {
 	v := &op.visit
 	at := &v.cands[r.variant*len(op.facts.p.Templates)+int(t)]
@@ -38,6 +39,8 @@ func (op *opener) candidatesOf(r reading, t problem.TemplateID) []int32 {
 	return at.shapes
 }
 
+// findCandidates works out candidatesOf. The result is a part of the visit's arena, a slice that all lists of a visit share, so that lists
+// need no memory of their own. If little of the arena is left, it begins a larger one; lists that were returned keep the old one.
 func (op *opener) findCandidates(c *problem.Class, v *problem.Variant, t problem.TemplateID) []int32 {
 	out, heldBack := op.fleet.stock.suitable(op.visit.arena[len(op.visit.arena):], c, v, t, op.visit.anyMachine)
 	op.visit.heldBack = op.visit.heldBack || heldBack
@@ -48,8 +51,8 @@ func (op *opener) findCandidates(c *problem.Class, v *problem.Variant, t problem
 	return out
 }
 
-// suitable appends the shapes of template t that can hold one pod of a class, read as v. Without anyMachine it leaves out
-// exotic and large machines where others would do, and reports whether there were any.
+// suitable appends to out the shapes of template t that can be bought now and can hold one pod of a class, read as v. Without anyMachine it
+// leaves out exotic and large machines where others would do; heldBack reports whether there were any. Limits are not asked.
 func (k *stock) suitable(out []int32, c *problem.Class, v *problem.Variant, t problem.TemplateID, anyMachine bool) (
 	shapes []int32, heldBack bool) {
 	tmpl := &k.facts.p.Templates[t]
@@ -82,7 +85,8 @@ func (k *stock) suitable(out []int32, c *problem.Class, v *problem.Variant, t pr
 	return out, len(out) < all
 }
 
-// preferOrdinary drops exotic machines where an ordinary one would do, as launch does, and large ones by the size policy.
+// preferOrdinary drops exotic machines if there is an ordinary one, as a launch does. Of the rest it keeps those that are the fewest steps
+// too large (see sizeSteps). It cuts shapes in place.
 func (f *facts) preferOrdinary(tmpl *problem.Template, shapes []int32, ordinary bool) []int32 {
 	if ordinary {
 		kept := shapes[:0]
@@ -95,11 +99,11 @@ func (f *facts) preferOrdinary(tmpl *problem.Template, shapes []int32, ordinary 
 	}
 	least := math.MaxInt
 	for _, sh := range shapes {
-		least = min(least, f.tooLarge(tmpl, tmpl.Catalog.VCPU[sh]))
+		least = min(least, f.sizeSteps(tmpl, tmpl.Catalog.VCPU[sh]))
 	}
 	kept := shapes[:0]
 	for _, sh := range shapes {
-		if f.tooLarge(tmpl, tmpl.Catalog.VCPU[sh]) <= least {
+		if f.sizeSteps(tmpl, tmpl.Catalog.VCPU[sh]) <= least {
 			kept = append(kept, sh)
 		}
 	}

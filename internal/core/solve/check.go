@@ -14,8 +14,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// Check says what is wrong with a result, or returns nil. It is slow and obvious: each pod against the plain meaning of
-// each rule, with none of the machinery that found the result. It also proves the bound once more.
+// Check returns everything that is wrong with a result, or nil. It is slow and simple: it checks each pod against the plain meaning of
+// each rule, with none of the code that found the result. It also verifies the proof of the bound. Tests use it.
 func Check(p *problem.Problem, r *problem.Result) error {
 	c := &checker{p: p, r: r, facts: factsOf(p)}
 	c.checkCounts()
@@ -40,6 +40,7 @@ type checker struct {
 	bad   []error
 }
 
+// failf notes what is wrong. The functions below pass the place as an error that is wrapped, because the core makes no text but errors.
 func (c *checker) failf(format string, args ...any) {
 	c.bad = append(c.bad, fmt.Errorf(format, args...))
 }
@@ -68,6 +69,7 @@ type resident struct {
 	variant *problem.Variant
 }
 
+// residents returns one entry for each pod of puts.
 func (c *checker) residents(puts []problem.Put) []resident {
 	var out []resident
 	for _, p := range puts {
@@ -79,6 +81,7 @@ func (c *checker) residents(puts []problem.Put) []resident {
 	return out
 }
 
+// onNode returns the pods that the plan puts on existing node i.
 func (c *checker) onNode(i int) []resident {
 	return c.residents(slices.DeleteFunc(slices.Clone(c.r.Placed), func(p problem.Put) bool { return p.Bin != problem.BinID(i) }))
 }
@@ -91,6 +94,7 @@ func sumNeeds(pods []resident, n int) quantity.Vec {
 	return sum
 }
 
+// checkNode: an existing node is open, suits each pod that the plan puts there, and has room, ports, devices and volumes for all of them.
 func (c *checker) checkNode(i int) {
 	n := &c.p.Nodes[i]
 	pods := c.onNode(i)
@@ -120,7 +124,7 @@ func (c *checker) checkNode(i int) {
 	}
 }
 
-// attached counts the distinct volumes of a driver that pods bring.
+// attached counts the distinct volumes of a driver that pods bring, without those that the node has already.
 func attached(pods []resident, driver int, has []int) int {
 	seen := map[int]bool{}
 	for _, id := range has {
@@ -138,6 +142,7 @@ func attached(pods []resident, driver int, has []int) int {
 	return n
 }
 
+// checkPorts: no two pods on a node take conflicting host ports, nor ports that are taken there already.
 func (c *checker) checkPorts(where error, pods []resident, taken []int) {
 	all := slices.Clone(taken)
 	for _, x := range pods {
@@ -152,6 +157,8 @@ func (c *checker) checkPorts(where error, pods []resident, taken []int) {
 	}
 }
 
+// checkBin: a new node suits each of its pods, has a choice left in each segment, lists only machines that hold the pods, and meets
+// minValues.
 func (c *checker) checkBin(i int) {
 	b := &c.r.Bins[i]
 	t := &c.p.Templates[b.Template]
@@ -189,6 +196,7 @@ func (c *checker) checkBin(i int) {
 	}
 }
 
+// checkShape: a machine that a new node lists is allowed and sold, and holds the pods: their needs, ports, devices and volumes.
 func (c *checker) checkShape(where error, b *problem.Bin, t *problem.Template, sh int, pods []resident, used quantity.Vec) {
 	name := t.Catalog.Names[sh]
 	if !t.Shapes.Has(sh) {
@@ -251,7 +259,7 @@ func (c *checker) checkShared() {
 	}
 }
 
-// checkPools: whatever is launched of what the claims list, no limit is exceeded.
+// checkPools: no limit is exceeded, even if each claim gets the largest machine that it lists.
 func (c *checker) checkPools() {
 	for i := range c.p.Pools {
 		c.checkLimit(c.p.Pools[i].Name, &c.p.Pools[i].Limit,
@@ -262,6 +270,8 @@ func (c *checker) checkPools() {
 	}
 }
 
+// checkLimit: new nodes stay within one limit if each is launched as the largest machine that it lists and that counts. A limit that was
+// exceeded before only must not get worse.
 func (c *checker) checkLimit(name string, limit *limits.Pool, counts func(problem.TemplateID, int) bool) {
 	left, before := limit.Clone(), limit.Clone()
 	if left.Limited {
@@ -290,6 +300,7 @@ func (c *checker) checkLimit(name string, limit *limits.Pool, counts func(proble
 	}
 }
 
+// checkReservations: no reservation has more machines in use than it has left.
 func (c *checker) checkReservations() {
 	used := make([]int, len(c.p.Reservations))
 	for i := range c.r.Bins {
@@ -308,10 +319,11 @@ func (c *checker) checkReservations() {
 type crowd struct {
 	bin    int // nodes first, then new ones
 	pods   []resident
-	daemon []problem.Arrival // those of a new node that groups count
-	domain func(key int) int
+	daemon []problem.Arrival // of a new node: the daemons that groups count
+	domain func(key int) int // of a topology key, or spread.Host
 }
 
+// crowds returns the pods of each existing node that gets some, then those of each new node.
 func (c *checker) crowds() []crowd {
 	var out []crowd
 	for i := range c.p.Nodes {
@@ -336,7 +348,7 @@ func (c *checker) crowds() []crowd {
 	return out
 }
 
-// daemonsOn returns the daemons of a new node that groups count, whatever is launched of what its claim lists.
+// daemonsOn returns the daemons that groups count and that start on each machine that a new node's claim lists.
 func (c *checker) daemonsOn(b *problem.Bin) []problem.Arrival {
 	return slices.DeleteFunc(slices.Clone(c.p.Templates[b.Template].Arrivals(b.Target)), func(a problem.Arrival) bool {
 		return a.Where != nil && !slices.ContainsFunc(a.Where, func(reqs int) bool {
@@ -354,16 +366,17 @@ func (c *checker) checkGroups() {
 	}
 }
 
-// A tally is what a group sees in one domain at the end.
+// A tally is what a group counts in one domain at the end.
 type tally struct {
-	before            int // matching pods that ran already, and DaemonSet pods of new nodes
-	daemons           int // the latter
-	matching          int // matching pods of this batch that are counted
-	owners, ownersOwn int // owners of this batch, and those of them that match themselves
-	sample            resident
+	before            int      // matching pods that ran already, and DaemonSet pods of new nodes
+	daemons           int      // of before: the DaemonSet pods of new nodes
+	matching          int      // matching pods of this batch that are counted
+	owners, ownersOwn int      // owners of this batch, and those of them that match themselves
+	sample            resident // one of the owners
 }
 
-func (c *checker) tally(g int, group *spread.Group, crowds []crowd) map[int]*tally {
+// countDomains counts, for each domain of a group, what it sees there once everything is placed. It fails owners that are in no domain.
+func (c *checker) countDomains(g int, group *spread.Group, crowds []crowd) map[int]*tally {
 	out := map[int]*tally{}
 	at := func(d int) *tally {
 		if out[d] == nil {
@@ -405,7 +418,7 @@ func (c *checker) tally(g int, group *spread.Group, crowds []crowd) map[int]*tal
 	return out
 }
 
-// countedOn is the node filter of a group.
+// countedOn reports whether a group counts the pods of a bin: whether the bin passes the group's node filter.
 func (c *checker) countedOn(group *spread.Group, bin int) bool {
 	if bin < len(c.p.Nodes) {
 		return group.Nodes == nil || group.Nodes.Has(bin)
@@ -418,8 +431,10 @@ func (c *checker) countedOn(group *spread.Group, bin int) bool {
 	return len(group.Filter) == 0 || slices.ContainsFunc(group.Filter, func(r int) bool { return c.p.Labels.OnTemplate[r][b.Template].OK })
 }
 
+// checkGroup: in each domain that got owners of a group, its constraint holds. For an affinity by host, the owners may begin in one place
+// only: those that had no other pod to be near.
 func (c *checker) checkGroup(g int, group *spread.Group, crowds []crowd) {
-	domains := c.tally(g, group, crowds)
+	domains := c.countDomains(g, group, crowds)
 	alone := 0
 	for d, t := range domains {
 		if t.owners == 0 {

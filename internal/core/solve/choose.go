@@ -10,7 +10,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// bestTarget returns the target with the most worth per dollar among the templates of a run, in the domains that a trial has chosen.
+// bestTarget returns the target with the most worth per dollar among the templates of a run, in the domains that a trial has chosen. If no
+// machine will do, it returns a target without template, and the reason that the last template with sold machines gave; NoShape if there
+// was no such template.
 func (op *opener) bestTarget(q *trial, among run) (target, reason.Code) {
 	best, code := target{tmpl: noTemplate}, reason.Code(reason.NoShape)
 	for i := among.from; i < among.to; i++ {
@@ -63,7 +65,8 @@ func (op *opener) twinSellsTheSame(q *trial, i problem.TemplateID) bool {
 	return true
 }
 
-// findTwins returns, for each template, the first earlier template with the same machines at the same prices; noTemplate for none.
+// findTwins returns, for each template, the first earlier template of its tier with the same machines at the same prices, and without
+// limits, daemons or minValues on either; noTemplate for none. A twin need not be tried if the pod cannot tell the two apart.
 func findTwins(p *problem.Problem) []problem.TemplateID {
 	out := make([]problem.TemplateID, len(p.Templates))
 	for i := range p.Templates {
@@ -121,11 +124,12 @@ func (op *opener) domainPossible(i problem.TemplateID, q *trial) bool {
 // narrow takes out of mask the choices of a template that the variant or the chosen domains of a trial rule out.
 func (op *opener) narrow(q *trial, t problem.TemplateID, mask bits.Set) {
 	mask.Keep(op.facts.match(q.v, t).Mask)
-	op.fleet.census.choose(q, t, mask)
-	leaveReserved(&op.facts.p.Templates[t], mask)
+	op.fleet.census.keepChosen(q, t, mask)
+	dropUnfitReservations(&op.facts.p.Templates[t], mask)
 }
 
-// bestShape returns the best target of template i among the candidate shapes, bought under mask; or no target and why.
+// bestShape returns the best target of template i among the candidate shapes, bought under mask; or no target and why. A target of a pool
+// with minValues comes with its minimum. If the best shape cannot meet it, the shapes with other DaemonSet pods are tried by themselves.
 func (op *opener) bestShape(q *trial, i problem.TemplateID, mask bits.Set, cands []int32) (target, reason.Code) {
 	tmpl := &op.facts.p.Templates[i]
 	prices := op.fleet.stock.pricesOf(i, mask)
@@ -145,13 +149,13 @@ func (op *opener) bestShape(q *trial, i problem.TemplateID, mask bits.Set, cands
 			continue
 		}
 		if op.facts.arrival != nil {
-			if bad := op.fleet.census.expected(q, i, int(sh), mask); bad != 0 {
+			if bad := op.fleet.census.refusesFirst(q, i, int(sh), mask); bad != 0 {
 				code = bad
 				continue
 			}
 		}
 		got := target{tmpl: i, shape: int(sh), price: price, value: op.worth.within(tmpl.Room[sh], op.fleet.bins.demand)}
-		if q.glued {
+		if q.glued { // what counts is how many of the pods fit, not what the room is worth
 			got.value = int64(q.c.Need.Times(tmpl.Room[sh], op.visit.want))<<20 + 1
 		}
 		if best.tmpl < 0 || op.prefers(q, got, best) {
@@ -164,7 +168,7 @@ func (op *opener) bestShape(q *trial, i problem.TemplateID, mask bits.Set, cands
 	if len(tmpl.Min) == 0 {
 		return best, 0
 	}
-	got, bad := op.fleet.meetMinValues(q, best, mask)
+	got, bad := op.fleet.withMinimum(q, best, mask)
 	if others := op.withOtherDaemons(best, mask, cands); bad != 0 && len(others) > 0 {
 		if other, worse := op.bestShape(q, i, mask, others); worse == 0 {
 			return other, 0
@@ -182,7 +186,7 @@ func (op *opener) withOtherDaemons(to target, mask bits.Set, shapes []int32) []i
 	return slices.DeleteFunc(slices.Clone(shapes), func(sh int32) bool { return op.facts.sameArrivals(to.tmpl, int(sh), to.shape, mask) })
 }
 
-// shapeInDomains reports whether a node of shape sh is in the chosen domains, for the topology keys that the shape decides.
+// shapeInDomains reports whether a node of shape sh is in the chosen domains, as far as the shape decides them.
 func (op *opener) shapeInDomains(i problem.TemplateID, sh int, q *trial) bool {
 	for k := range q.keys {
 		key := q.keys[k].key

@@ -8,15 +8,15 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// Groups count the pods of nodes that pass their filter. On a new bin that may depend on what is bought, so it is narrowed to machines and
-// choices that all count alike.
+// A group counts only pods on nodes that pass its node filter. Whether a new bin passes it may depend on what is bought. So a new bin is
+// narrowed to machines and choices that are all counted, or all not counted.
 
 // A census counts, for each group of pods that a spread or an affinity is about, the pods in each domain.
 type census struct {
 	facts       *facts
 	bins        *bins
-	groups      []spread.Group // what each counts is what is placed
-	pinned      bool           // domains were decided before: spread and affinity are not asked again
+	groups      []spread.Group // of the problem, with what was placed counted too
+	pinned      bool           // domains were decided before: spread and affinity are not asked again. See Afresh
 	zoneRank    []int32        // by zone: which of equal zones is taken first; nil is the usual choice
 	keepsSpread bool           // daemons of a further node may not upset pods that have their place; see upsets
 }
@@ -29,7 +29,7 @@ func newCensus(facts *facts, bins *bins) *census {
 	return t
 }
 
-// record tells the groups of one key that n pods came to domain d.
+// record counts n pods, which came to domain d, in the groups of one key. A domain below 0 is none: then only Elsewhere may count them.
 func (cs *census) record(to *touch, d int32, bin problem.BinID, n int) {
 	if d < 0 {
 		cs.recordElsewhere(to, bin, n)
@@ -41,7 +41,7 @@ func (cs *census) record(to *touch, d int32, bin problem.BinID, n int) {
 			continue
 		}
 		group.Add(int(d), int32(n))
-		group.Know(int(d)) // the node makes it one for everybody
+		group.Know(int(d)) // a node in it makes it a domain for all pods
 	}
 	for _, g := range to.repels {
 		cs.groups[g].AddOwners(int(d), int32(n))
@@ -51,7 +51,8 @@ func (cs *census) record(to *touch, d int32, bin problem.BinID, n int) {
 	}
 }
 
-// recordSpread tells spreads that n pods which carry them came to domain d. Groups on which no pod insists keep no node from being opened.
+// recordSpread counts, for each spread that n pods carry, that they are in domain d; upsets reads that. Spreads that are only a preference
+// are left out: they keep no node from being opened.
 func (cs *census) recordSpread(to *touch, d int, n int32) {
 	for _, g := range to.owned {
 		if cs.groups[g].Kind == spread.Spread && cs.facts.strict.Has(g) {
@@ -60,7 +61,8 @@ func (cs *census) recordSpread(to *touch, d int, n int32) {
 	}
 }
 
-// recordElsewhere tells affinities that pods have no domain here, but one of another term.
+// recordElsewhere counts n pods in the groups of a key for which they have no domain, if they have a domain for another affinity term of
+// the owners. Without that an owner would take itself for the first of its affinity and choose any domain.
 func (cs *census) recordElsewhere(to *touch, bin problem.BinID, n int) {
 	for _, g := range to.counted {
 		if group := &cs.groups[g]; slices.ContainsFunc(group.Others, func(key int) bool {
@@ -80,7 +82,7 @@ func (cs *census) counts(g *spread.Group, bin problem.BinID) bool {
 	return g.Nodes == nil || g.Nodes.Has(int(bin))
 }
 
-// countsAs is counts for a new bin, if it became a machine of some shape.
+// countsAs reports what counts would for a new bin, if the bin became shape sh.
 func (cs *census) countsAs(g *spread.Group, bin problem.BinID, sh int) bool {
 	for _, key := range g.Beside {
 		if cs.bins.domainOf(key, bin) == problem.NoDomain {
@@ -90,7 +92,7 @@ func (cs *census) countsAs(g *spread.Group, bin problem.BinID, sh int) bool {
 	return cs.countsOn(g, cs.bins.node(bin).tmpl, sh, cs.bins.maskOf(bin))
 }
 
-// countsOn is counts for a new node of a template, if it became a machine of some shape with these choices left.
+// countsOn reports what counts would for a new node of template t and shape sh, with the choices that mask leaves.
 func (cs *census) countsOn(g *spread.Group, t problem.TemplateID, sh int, mask bits.Set) bool {
 	if g.Templates != nil && !g.Templates.Has(int(t)) {
 		return false
@@ -103,8 +105,8 @@ func (cs *census) countsOn(g *spread.Group, t problem.TemplateID, sh int, mask b
 	return len(g.Filter) == 0 || cs.facts.meetsAny(g.Filter, t, sh, mask)
 }
 
-// settleFilters narrows the choices of a trial so that the spreads that count the class, or the daemons beside it,
-// do so, or do not, whatever is bought.
+// settleFilters narrows the choices of a trial for each spread that may count the pod, or the daemons of the node: any machine that is
+// bought then passes the spread's node filter, if that is possible.
 func (f *fleet) settleFilters(q *trial) {
 	n := f.bins.node(q.bin)
 	for _, a := range f.bins.template(n).Arrivals(n.target) {
@@ -115,6 +117,9 @@ func (f *fleet) settleFilters(q *trial) {
 	}
 }
 
+// settleFilter does so for one group. It does nothing if the group has no filter, is only a preference, or counts the node with all choices
+// already. Otherwise it takes the first requirements of the filter with which the target is still sold and minValues are met, and notes
+// them in the node's Narrowed.To.
 func (f *fleet) settleFilter(q *trial, n *newNode, g int) {
 	filter := f.census.groups[g].Filter
 	suits := func(reqs int) *problem.Match {
@@ -146,7 +151,7 @@ func (f *fleet) settleFilter(q *trial, n *newNode, g int) {
 	}
 }
 
-// narrowed returns how a new bin's choices were narrowed for the sake of others, to be written.
+// narrowed returns, to be changed, how a new bin's choices were narrowed for pods on other nodes.
 func (b *bins) narrowed(n *newNode) *problem.Narrowed {
 	if n.narrow == nil {
 		n.narrow = &problem.Narrowed{}
@@ -154,7 +159,7 @@ func (b *bins) narrowed(n *newNode) *problem.Narrowed {
 	return n.narrow
 }
 
-// narrowing is the same, to be read.
+// narrowing returns a copy of the same, to be read; it is empty for nearly all bins.
 func (n *newNode) narrowing() problem.Narrowed {
 	if n.narrow == nil {
 		return problem.Narrowed{}
@@ -162,8 +167,8 @@ func (n *newNode) narrowing() problem.Narrowed {
 	return *n.narrow
 }
 
-// cutCounts takes out shapes on which spreads would count the bin's pods or daemons, or not count them, otherwise
-// than they did, unless too few are left.
+// cutCounts takes out the shapes on which some spread would count the bin's pods or daemons although it does not on the target, or the
+// other way round. If minValues fail without these shapes, it takes out none.
 func (cs *census) cutCounts(bin problem.BinID, shapes bits.Set) {
 	n := cs.bins.node(bin)
 	if tmpl := cs.bins.template(n); len(tmpl.Min) > 0 {

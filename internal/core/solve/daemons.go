@@ -45,7 +45,7 @@ func (f *facts) starts(a *problem.Arrival, t problem.TemplateID, sh int, mask bi
 	return a.Where == nil || f.meetsAny(a.Where, t, sh, mask)
 }
 
-// arrive adds the DaemonSet pods of a new bin to the groups that count them, in the domains of the bin that are settled.
+// arrive adds the DaemonSet pods of a new bin to the given groups that count them, in the domains of the bin that are settled.
 func (cs *census) arrive(groups []spread.Group, bin problem.BinID) {
 	n := cs.bins.node(bin)
 	for _, a := range cs.bins.template(n).Arrivals(n.target) {
@@ -62,9 +62,9 @@ func (cs *census) arrive(groups []spread.Group, bin problem.BinID) {
 	}
 }
 
-// expected returns why the pod of a trial cannot be the first on a new node of shape sh, in the chosen domains, after the DaemonSet pods of
-// that node were counted; 0 if it can.
-func (cs *census) expected(q *trial, t problem.TemplateID, sh int, mask bits.Set) reason.Code {
+// refusesFirst returns why the pod of a trial cannot be the first on a new node of shape sh in the chosen domains; 0 if it can. It counts
+// the DaemonSet pods of that node while it asks, and takes them off again.
+func (cs *census) refusesFirst(q *trial, t problem.TemplateID, sh int, mask bits.Set) reason.Code {
 	list := cs.facts.p.Templates[t].Arrivals(sh)
 	count := func(sign int32) {
 		for i := range list {

@@ -13,13 +13,13 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A deviceBook is which devices are left on each bin, and where the claims are that several pods share.
+// A deviceBook holds which devices are left on each bin, and on which bin each claim is that several pods share.
 type deviceBook struct {
-	at   [][]*devices.State    // by bin
-	held map[int]problem.BinID // by claim
+	at   [][]*devices.State    // by bin: what its devices may turn out to be, nearly always one; all of them must be able to serve a pod
+	held map[int]problem.BinID // by ID of a shared claim
 }
 
-// newDeviceBook returns nil for nearly all problems: no pod asks for devices.
+// newDeviceBook returns the book of the existing nodes; nil if no pod asks for devices, as in nearly all problems.
 func newDeviceBook(p *problem.Problem) *deviceBook {
 	if p.Devices == nil {
 		return nil
@@ -38,6 +38,8 @@ func newDeviceBook(p *problem.Problem) *deviceBook {
 	return b
 }
 
+// admitDevices refuses a pod if its shared claim is on another bin, or if the bin's free devices cannot serve its claims. Devices never
+// become free again, so a refusal is final.
 func (f *fleet) admitDevices(q *trial) verdict {
 	if len(q.c.Devices) == 0 {
 		return verdict{}
@@ -51,7 +53,7 @@ func (f *fleet) admitDevices(q *trial) verdict {
 	return verdict{}
 }
 
-// heldOff reports whether a claim of a pod is on another bin.
+// heldOff reports whether a shared claim of the pod is on another bin.
 func (f *fleet) heldOff(q *trial, bin problem.BinID) bool {
 	return slices.ContainsFunc(q.c.Devices, func(d *devices.Claim) bool {
 		at, held := f.devices.held[d.ID]
@@ -59,7 +61,8 @@ func (f *fleet) heldOff(q *trial, bin problem.BinID) bool {
 	})
 }
 
-// withDevices is what is left of the devices of a place once one more pod has its own.
+// withDevices returns what is left of a bin's devices once one more pod has its own, or why it cannot have them. It charges the work of the
+// search.
 func (f *facts) withDevices(at []*devices.State, claims []*devices.Claim) ([]*devices.State, *devices.Refusal) {
 	if len(at) == 0 {
 		return nil, &devices.Refusal{Request: claims[0].Name}
@@ -70,6 +73,7 @@ func (f *facts) withDevices(at []*devices.State, claims []*devices.Claim) ([]*de
 	return next, no
 }
 
+// takeDevices gives n pods their devices one after the other, and notes where their shared claims are now.
 func (f *fleet) takeDevices(q *trial, n int) {
 	if len(q.c.Devices) == 0 {
 		return
@@ -93,7 +97,8 @@ func (f *fleet) openDevices(bin problem.BinID) {
 	}
 }
 
-// fitsDevices asks about a node of its own. Where a claim is allocated already no new node will do.
+// fitsDevices reports whether an empty new node of a shape has the devices that one pod asks for. If a claim is allocated already, no new
+// node will do.
 func fitsDevices(c *problem.Class, t *problem.Template, shape int) bool {
 	if len(c.Devices) == 0 {
 		return true
@@ -102,6 +107,7 @@ func fitsDevices(c *problem.Class, t *problem.Template, shape int) bool {
 	return no == nil
 }
 
+// ownDevices returns why an empty new node of a shape cannot give one pod its devices; 0 and nil if it can.
 func ownDevices(c *problem.Class, t *problem.Template, shape int) (code reason.Code, no *devices.Refusal) {
 	for _, d := range c.Devices {
 		if d.At != devices.Nowhere {
@@ -118,6 +124,7 @@ func ownDevices(c *problem.Class, t *problem.Template, shape int) (code reason.C
 	return 0, nil
 }
 
+// codeOfDevices returns the code under which a refusal of the device search is explained.
 func codeOfDevices(no *devices.Refusal) reason.Code {
 	switch no.Why {
 	case devices.Unknown:
@@ -131,7 +138,7 @@ func codeOfDevices(no *devices.Refusal) reason.Code {
 	}
 }
 
-// cutDevices leaves the shapes that have devices for all pods of a bin, and for one more that brings claims.
+// cutDevices takes out the shapes that lack devices for the pods of a new bin and for one more pod with claims more (nil: no more pod).
 func (f *fleet) cutDevices(bin problem.BinID, more []*devices.Claim, shapes bits.Set) {
 	if f.devices == nil {
 		return
@@ -142,7 +149,9 @@ func (f *fleet) cutDevices(bin problem.BinID, more []*devices.Claim, shapes bits
 	})
 }
 
-// replayDevices gives the pods of a bin their devices as if it were another shape.
+// replayDevices allocates devices to the pods of a new bin once more, in the order in which they came, as if the bin were another shape,
+// and then to one more pod with claims more, if there are any. It returns what is left; ok is false if some pod gets none. The bin
+// does not change.
 func (f *fleet) replayDevices(bin problem.BinID, shape int, more []*devices.Claim) (at []*devices.State, ok bool) {
 	n := f.bins.node(bin)
 	at = f.bins.template(n).DevicesOf(shape)
@@ -166,15 +175,15 @@ func (f *fleet) replayDevices(bin problem.BinID, shape int, more []*devices.Clai
 	return at, true
 }
 
-// retargetDevices gives the pods of a bin their devices on the shape that it is filled for now. Where they have
-// none there, nothing else gets any.
+// retargetDevices gives the pods of a new bin their devices on its new target. If the target lacks them, the bin has no devices left for
+// further pods.
 func (f *fleet) retargetDevices(bin problem.BinID) {
 	if f.devices != nil {
 		f.devices.at[bin], _ = f.replayDevices(bin, f.bins.node(bin).target, nil)
 	}
 }
 
-// driversOn are the drivers whose devices the pods of a bin get, whichever of some shapes it is.
+// driversOn returns the drivers of which the pods of a new bin get devices on each of some shapes.
 func (f *fleet) driversOn(bin problem.BinID, shapes bits.Set) (out []int) {
 	if f.devices == nil {
 		return nil
@@ -194,7 +203,8 @@ func (f *fleet) driversOn(bin problem.BinID, shapes bits.Set) (out []int) {
 	return out
 }
 
-// whyNoDevices names the request that a bin refuses, and what is wrong with it.
+// whyNoDevices returns the request or shared claim for which the bin of a trial refused a pod, and a detail (see devices.Refusal). Both
+// are "" for a node that is not opened yet, unless a claim is elsewhere.
 func (s *state) whyNoDevices(q *trial) (request, detail string) {
 	for _, d := range q.c.Devices {
 		if at, held := s.fleet.devices.held[d.ID]; held && at != q.bin {
@@ -210,7 +220,7 @@ func (s *state) whyNoDevices(q *trial) (request, detail string) {
 	return "", ""
 }
 
-// explainDevices says which shapes of a template have no devices for a pod, and why.
+// explainDevices counts the shapes of a template that have no devices for a pod, by the reason.
 func (s *state) explainDevices(c *problem.Class, tmpl *problem.Template, pool string) reason.Explanation {
 	counts := map[cause]int{}
 	for sh := range tmpl.Shapes.All() {

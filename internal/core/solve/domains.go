@@ -10,11 +10,12 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// Groups whose domains are values of a label: spread, affinity and anti-affinity beyond the host. A bin that exists is in one domain or in
-// none. A new one is in that of its template, or its shape decides, or its choices do: then it is settled when the first pod comes that
-// has to do with the key.
+// Groups whose domains are values of a label: spread, affinity and anti-affinity beyond the host. An existing node is in one domain of a
+// key or in none. The domain of a new node follows from its template, its shape or its choices (see problem.KeyKind). If choices decide, it
+// is open until the first pod comes that has to do with the key.
 
-// admitDomains settles the domain of every key that the pod has to do with, so that minValues are met there.
+// admitDomains settles, in the trial, the domain of every key that the pod has to do with. The domains are chosen so that the groups admit
+// the pod and minValues are met.
 func (f *fleet) admitDomains(q *trial) verdict {
 	if len(q.keys) == 0 {
 		return f.admitMinValues(q)
@@ -22,7 +23,8 @@ func (f *fleet) admitDomains(q *trial) verdict {
 	return verdict{code: f.settle(q, 0)}
 }
 
-// settle settles the keys from the i-th on, or says which kind of constraint left no domain. q.steps[i] holds the choices so far.
+// settle settles the keys from the i-th on. It returns 0, or which kind of constraint left no domain. q.steps[i] holds the choices that the
+// keys before it left. For a new bin, q.mask gets what is left after the last key.
 func (f *fleet) settle(q *trial, i int) reason.Code {
 	isNew := int(q.bin) >= len(f.facts.p.Nodes)
 	if i == len(q.keys) {
@@ -49,7 +51,8 @@ func (f *fleet) settle(q *trial, i int) reason.Code {
 	return f.settle(q, i+1)
 }
 
-// settleOpen chooses among the domains that the bin may still be in.
+// settleOpen tries the domains of the i-th key that a new bin may still be in, in the order of byCount, and keeps the first with which all
+// later keys can be settled too. If there is none, it returns why the last of them failed; NoOffering if nothing is sold in any.
 func (f *fleet) settleOpen(q *trial, i int) reason.Code {
 	to, n := &q.keys[i], f.bins.node(q.bin)
 	of := f.facts.keyOf(to.key, n.tmpl)
@@ -82,7 +85,8 @@ func (f *fleet) settleOpen(q *trial, i int) reason.Code {
 	return code
 }
 
-// admits asks all groups of one key about a domain.
+// admits returns the kind of the first group of a key that keeps a pod out of a domain, 0 if none does. If domains are pinned, only
+// anti-affinity is asked.
 func (cs *census) admits(to *touch, d int) reason.Code {
 	for _, g := range to.shunned {
 		if cs.groups[g].Repels(d) {
@@ -141,13 +145,13 @@ func (cs *census) cutRefused(q *trial, shapes bits.Set) {
 // zoneLabel is the key of zones.
 const zoneLabel = "topology.kubernetes.io/zone"
 
-// findZones returns the place of the key of zones, −1 without one.
-func findZones(p *problem.Problem) int {
+// findZoneKey returns the index of the key of zones among the problem's keys, −1 if no pod has to do with zones.
+func findZoneKey(p *problem.Problem) int {
 	return slices.IndexFunc(p.Keys, func(k problem.Key) bool { return k.Name == zoneLabel })
 }
 
-// countZones counts the nodes that exist by zone.
-func countZones(p *problem.Problem, key int) []int32 {
+// nodesByZone counts the existing nodes in each zone; nil without a key of zones. bins.inZone begins with these numbers.
+func nodesByZone(p *problem.Problem, key int) []int32 {
 	if key < 0 {
 		return nil
 	}
@@ -160,19 +164,18 @@ func countZones(p *problem.Problem, key int) []int32 {
 	return out
 }
 
-// bind gives a new bin its domain of a key for good.
+// bind gives a new bin its domain of a key for good, because pods are counted in that domain now.
 func (b *bins) bind(bin problem.BinID, key int, d int32) {
-	if key == b.facts.zones && d >= 0 && !b.boundOf(bin)[key] {
+	if key == b.facts.zoneKey && d >= 0 && !b.boundOf(bin)[key] {
 		b.inZone[d]++
 	}
 	b.domainsOf(bin)[key], b.boundOf(bin)[key] = d, true
 }
 
-// byCount returns the domains of the i-th key: those with the fewest pods first, or with the most for pods that
-// want to be with them. Of zones that are equal for pods which want to be together those with the fewest nodes come
-// first, so that what could be in any of them is not all in one. Pods that spread begin in the first by name: what
-// is left over when they are dealt out shares nodes there, and begun elsewhere by each class it would need more of
-// them.
+// byCount returns the domains of the i-th key in the order in which they are tried: for spreads those with the fewest pods first, for
+// affinities those with the most. Among equal zones, zoneRank decides if it is set. Otherwise affinities take the zone with the fewest
+// nodes, so that pods that could be in any zone are not all in one; spreads take the first by name, so that the odd pods of several classes
+// meet in one zone and share nodes there.
 func (cs *census) byCount(q *trial, i int) []int32 {
 	to := &q.keys[i]
 	cs.facts.meter.Charge(work.Units(len(cs.facts.p.Keys[to.key].Values) * groupWork))
@@ -185,13 +188,13 @@ func (cs *census) byCount(q *trial, i int) []int32 {
 	if len(from) == 0 {
 		from = to.counted
 	}
-	even := to.key == cs.facts.zones && cs.gather(from)
+	evenly := to.key == cs.facts.zoneKey && cs.gathers(from)
 	before := func(d, e int32) bool {
-		x, y := cs.populated(from, d), cs.populated(from, e)
-		if x == y && cs.zoneRank != nil && to.key == cs.facts.zones {
+		x, y := cs.domainRank(from, d), cs.domainRank(from, e)
+		if x == y && cs.zoneRank != nil && to.key == cs.facts.zoneKey {
 			return cs.zoneRank[d] < cs.zoneRank[e]
 		}
-		return x < y || x == y && even && cs.bins.inZone[d] < cs.bins.inZone[e]
+		return x < y || x == y && evenly && cs.bins.inZone[d] < cs.bins.inZone[e]
 	}
 	for a := 1; a < len(order); a++ { // insertion keeps equal domains in the order of their names
 		for b := a; b > 0 && before(order[b], order[b-1]); b-- {
@@ -201,13 +204,13 @@ func (cs *census) byCount(q *trial, i int) []int32 {
 	return order
 }
 
-// gather reports whether groups hold their pods together and none spreads them.
-func (cs *census) gather(groups []int) bool {
+// gathers reports whether all groups are affinities: they hold their pods together, and none spreads them.
+func (cs *census) gathers(groups []int) bool {
 	return len(groups) > 0 && !slices.ContainsFunc(groups, func(g int) bool { return cs.groups[g].Kind != spread.Affinity })
 }
 
-// populated ranks a domain: spread wants few pods, affinity wants many.
-func (cs *census) populated(groups []int, d int32) int32 {
+// domainRank ranks a domain for pods of some groups, the lowest first: a spread wants few pods there, an affinity wants many.
+func (cs *census) domainRank(groups []int, d int32) int32 {
 	var sum int32
 	for _, g := range groups {
 		if cs.groups[g].Kind == spread.Affinity {
@@ -225,6 +228,7 @@ func (cs *census) takeDomains(q *trial, n int) {
 	}
 }
 
+// openDomains gives a new bin its domain of each key, as far as template and target decide; no pod binds it yet.
 func (b *bins) openDomains(bin problem.BinID) {
 	n := b.node(bin)
 	for k := range b.facts.p.Keys {
@@ -233,8 +237,9 @@ func (b *bins) openDomains(bin problem.BinID) {
 	}
 }
 
-// choose narrows mask to the domains of a trial, as far as choices decide.
-func (cs *census) choose(q *trial, t problem.TemplateID, mask bits.Set) {
+// keepChosen narrows mask to the choices that lead to the domains of a trial, for keys that choices decide. cutChosen does the same for
+// keys that the shape decides.
+func (cs *census) keepChosen(q *trial, t problem.TemplateID, mask bits.Set) {
 	for k := range q.keys {
 		key := q.keys[k].key
 		if of := cs.facts.keyOf(key, t); of.Kind == problem.ByChoice {

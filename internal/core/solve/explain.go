@@ -125,10 +125,10 @@ func (s *state) explainTemplate(q *trial, t problem.TemplateID) reason.Explanati
 		key, _ := s.whyNoDevices(q)
 		return reason.Explanation{{Code: reason.DeviceAt, Key: key, Pool: pool, Candidates: all}}
 	}
-	code := s.opener.openHost(q)
+	code := s.opener.newHostRefuses(q)
 	var refused target
 	if code == 0 { // try this template alone: another one of its tier may be refused for another reason
-		refused, code = s.opener.openFrom(q, run{t, t + 1}, 0)
+		refused, code = s.opener.targetFrom(q, run{t, t + 1}, 0)
 	}
 	key := s.keyNamed(code, q.touches)
 	if code == reason.MinValues {
@@ -138,7 +138,8 @@ func (s *state) explainTemplate(q *trial, t problem.TemplateID) reason.Explanati
 }
 
 // explainShapes explains why no shape of a template can hold a pod of class c. It counts how many shapes each constraint alone rules
-// out, and adds NoShape if no constraint alone rules out all shapes.
+// out, and adds NoShape if no constraint alone rules out all shapes. A shortage of an assumed request is left out if the request itself
+// rules out as many shapes.
 func (s *state) explainShapes(c *problem.Class, m *problem.Match, t problem.TemplateID) reason.Explanation {
 	tmpl := &s.facts.p.Templates[t]
 	all := tmpl.Shapes.Count()
@@ -165,7 +166,7 @@ func (s *state) explainShapes(c *problem.Class, m *problem.Match, t problem.Temp
 	}
 	out = append(out, devices...)
 	add(reason.NoOffering, "", all-sold)
-	bare := 0 // shapes without the devices
+	bare := 0 // shapes without the devices that the pod needs
 	for _, d := range devices {
 		bare += d.Candidates
 	}

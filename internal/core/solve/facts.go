@@ -7,23 +7,24 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// Facts are what all placements of one run share: what follows from the problem alone, worked out once, and the meter.
+// Facts are what all placements of one run share: what follows from the problem alone, worked out once, and the meter. The last three
+// fields are scratch memory: each use overwrites the one before, so only what is read at once may be kept there.
 type facts struct {
 	p       *problem.Problem
 	meter   *work.Meter
 	width   int                  // words of the longest mask
 	largest int                  // shapes of the largest catalogue
-	least   quantity.Vec         // of each resource, the smallest need of anybody
+	least   quantity.Vec         // of each resource, the smallest need of any class
 	twin    []problem.TemplateID // by template; see findTwins
 	large   []int64              // by pool; see findLarge
-	arrival *arrival             // daemons that groups count; nil for nearly all
+	arrival *arrival             // daemons that groups count; nil for nearly all problems
 	diverse bool                 // some pool has minValues
-	strict  bits.Set             // groups on which some class insists
-	zones   int                  // the key of zones, −1 without one
+	strict  bits.Set             // groups that some class owns as a requirement, not only as a preference
+	zoneKey int                  // the key of zones, −1 without one
 	rooms   roomTable
-	shapes  bits.Set // memory for shapes that are cut, of one question at a time
-	spare   bits.Set // memory for a mask that is asked about at once and not kept
-	both    bits.Set // the same, of sells and meetsAny, which others ask about a spare mask
+	shapes  bits.Set // the result of bins.buyable
+	spare   bits.Set // a mask that a function asks about
+	both    bits.Set // a mask within sells and meetsAny; their argument may be spare
 }
 
 // What steps cost, in units of work.
@@ -34,9 +35,10 @@ const (
 	shapeWork  = 8  // of looking at a shape as the machine for a new bin
 )
 
+// factsOf works out the facts of a problem. Without a meter in its settings, the run gets one of its own.
 func factsOf(p *problem.Problem) *facts {
 	f := &facts{p: p, meter: p.Settings.Meter, width: 1, least: leastNeed(p), twin: findTwins(p), large: findLarge(p),
-		arrival: findArrival(p), strict: findStrict(p), zones: findZones(p)}
+		arrival: findArrival(p), strict: findStrict(p), zoneKey: findZoneKey(p)}
 	if f.meter == nil {
 		f.meter = &work.Meter{}
 	}
@@ -50,6 +52,7 @@ func factsOf(p *problem.Problem) *facts {
 	return f
 }
 
+// leastNeed returns, of each resource, the smallest need of any class. A bin with less room than that can take no pod.
 func leastNeed(p *problem.Problem) quantity.Vec {
 	least := make(quantity.Vec, p.Resources)
 	for r := range least {
@@ -63,7 +66,7 @@ func leastNeed(p *problem.Problem) quantity.Vec {
 	return least
 }
 
-// findStrict returns the groups that are more than a preference to some pods.
+// findStrict returns the groups that some class owns in its last variant, which has given up all preferences.
 func findStrict(p *problem.Problem) bits.Set {
 	out := bits.Make(len(p.Groups))
 	for i := range p.Classes {
@@ -76,7 +79,8 @@ func findStrict(p *problem.Problem) bits.Set {
 	return out
 }
 
-// counts reports whether a group that selects the pods of a variant counts them.
+// counts reports whether group g counts the pods of a variant, given that its selector matches them. Pods read as Uncounted are left out
+// of groups that are only a preference, because they need no domain of them.
 func (f *facts) counts(v *problem.Variant, g int) bool {
 	return !v.Uncounted || f.strict.Has(g) || f.p.Groups[g].Required
 }

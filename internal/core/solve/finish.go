@@ -9,9 +9,9 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// finish turns the state's new nodes into bins of a result: every machine that could hold the pods is listed, and the
-// launch is priced. A pool that may afford too few kinds of machine in the end to meet its minValues gives the pods back:
-// they are added to left.
+// finish turns the state's new nodes into bins of a result: it lists every machine that could hold the pods, and prices the launch. A node
+// that cannot meet minValues in the end, because limits leave too few machines, is dropped: its pods are added to left. Equal nodes are
+// finished once.
 func (s *state) finish(left []int) []problem.Bin {
 	free := s.fleet.stock.limits.clone()
 	out := make([]problem.Bin, 0, len(s.fleet.bins.news))
@@ -28,7 +28,7 @@ func (s *state) finish(left []int) []problem.Bin {
 			continue
 		}
 		b := s.finishBin(bin, &unknown, free)
-		if !s.launch(&b) {
+		if !s.priceLaunch(&b) {
 			s.dropped = true
 			for _, p := range b.Puts {
 				left[p.Class] += p.Count
@@ -41,8 +41,9 @@ func (s *state) finish(left []int) []problem.Bin {
 	return out
 }
 
-// launch prices a finished bin, if it keeps minValues, which are lowered where the settings allow.
-func (s *state) launch(b *problem.Bin) bool {
+// priceLaunch fills in what the launch of a finished bin costs, and the minValues as they were lowered. It reports whether the bin can be
+// launched: whether it lists a machine, and meets minValues as far as the settings allow.
+func (s *state) priceLaunch(b *problem.Bin) bool {
 	tmpl := &s.facts.p.Templates[b.Template]
 	low, _, ok := s.fleet.stock.lowerMinValues(tmpl, b.Shapes, b.Mask, b.Relaxed)
 	if !ok {
@@ -55,8 +56,8 @@ func (s *state) launch(b *problem.Bin) bool {
 	return b.Shapes.Any()
 }
 
-// finishKey identifies what finishBin looks at, so that equal nodes are finished once. It is empty where that is not
-// worth the trouble.
+// finishKey appends to key everything on which finishBin and priceLaunch depend, so that equal nodes are finished once. It returns an empty
+// key for nodes that have to be finished on their own: those with limits, a reservation, lowered minValues, ports, volumes or devices.
 func (s *state) finishKey(key []byte, bin problem.BinID) []byte {
 	n := s.fleet.bins.node(bin)
 	tmpl := s.fleet.bins.template(n)
@@ -92,7 +93,8 @@ func (s *state) finishKey(key []byte, bin problem.BinID) []byte {
 	return key
 }
 
-// finishedAs is the bin of a result that is finished as another one was.
+// finishedAs returns the bin of a result for a new node that equals another one, which was finished as b at index at. Only pods, domains
+// and Narrowed are its own.
 func (s *state) finishedAs(b *problem.Bin, at int, bin problem.BinID) problem.Bin {
 	out := *b
 	out.SameAs = at
@@ -101,6 +103,7 @@ func (s *state) finishedAs(b *problem.Bin, at int, bin problem.BinID) problem.Bi
 	return out
 }
 
+// finishBin returns the bin of a result for a new node, not priced yet. The largest machine that it lists is taken from free.
 func (s *state) finishBin(bin problem.BinID, unknown *unknowns, free allowances) problem.Bin {
 	n := s.fleet.bins.node(bin)
 	tmpl := s.fleet.bins.template(n)
@@ -121,6 +124,7 @@ func (s *state) finishBin(bin problem.BinID, unknown *unknowns, free allowances)
 // A bill is what bins cost together.
 type bill struct{ price, floor, cost int64 }
 
+// billOf adds up what new nodes cost. Commitments change only cost, the sum that decisions compare.
 func billOf(p *problem.Problem, bins []problem.Bin) bill {
 	var b bill
 	terms := &p.Settings.Terms
@@ -136,7 +140,8 @@ func billOf(p *problem.Problem, bins []problem.Bin) bill {
 	return b
 }
 
-// discount returns by how much the bill of all machines rises above what new ones cost at list; nearly always it is negative.
+// discount returns what the commitments change in the cost of new on-demand nodes: what these nodes add to the bill of all machines, less
+// what they cost without commitments. It is nearly always negative.
 func discount(p *problem.Problem, bins []problem.Bin) (sum int64) {
 	var lines []tariff.Line
 	for i := range bins {

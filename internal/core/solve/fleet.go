@@ -7,9 +7,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A fleet is nodes and the pods that are placed on them. It changes in few ways only: open adds a node, commit
-// places pods, retarget fills a new node for another machine, and once all are placed avoid takes choices away that
-// do not matter to the pods there. Nodes do not close and pods do not leave, so a refusal that is final stays true.
+// A fleet is nodes and the pods that are placed on them. It changes in few ways only: addBin adds a node, commit places pods, retarget
+// gives a new node another target, and avoidUnknown takes away choices that do not matter to the pods there. Nodes do not close and pods
+// do not leave, so a refusal that is final stays true.
 type fleet struct {
 	facts   *facts
 	bins    *bins
@@ -18,9 +18,10 @@ type fleet struct {
 	ports   ports.Book
 	volumes *volumes.Book
 	devices *deviceBook // nil if no pod asks for devices
-	commits int         // so far: a refusal that is not final need not be asked again before there is another
+	commits int         // so far. As long as it stays the same, refusals that are not final stay true, too
 }
 
+// newFleet returns the existing nodes with what is taken on them: ports, volumes, devices, and the counts of groups.
 func newFleet(facts *facts) *fleet {
 	p := facts.p
 	bins := binsOf(facts)
@@ -35,15 +36,16 @@ func newFleet(facts *facts) *fleet {
 	return f
 }
 
-// open adds a bin without pods that is filled for a target.
-func (f *fleet) open(to target) problem.BinID {
+// addBin adds a bin without pods that is filled for a target.
+func (f *fleet) addBin(to target) problem.BinID {
 	bin := f.bins.next()
 	f.bins.news = append(f.bins.news, newNode{tmpl: to.tmpl, target: to.shape, held: problem.NoReservation, min: to.min})
-	f.opened(bin)
+	f.open(bin)
 	return bin
 }
 
-// commit places n pods of a trial that was admitted.
+// commit places n pods of a trial that was admitted. On a new bin the trial's choices and domains become those of the bin. With the first
+// pod come the bin's DaemonSet pods, if groups count them.
 func (f *fleet) commit(q *trial, n int) {
 	f.facts.meter.Charge(commitWork + work.Units(len(q.c.Groups))*groupWork)
 	put := problem.Put{Class: q.class, Variant: q.variant, Bin: q.bin, Count: n}
@@ -66,6 +68,7 @@ func (f *fleet) commit(q *trial, n int) {
 	f.commits++
 }
 
+// appendPut appends p, or adds its pods to the last entry if that has the same class, variant and bin.
 func appendPut(puts []problem.Put, p problem.Put) []problem.Put {
 	if n := len(puts); n > 0 && puts[n-1].Class == p.Class && puts[n-1].Variant == p.Variant && puts[n-1].Bin == p.Bin {
 		puts[n-1].Count += p.Count
@@ -74,8 +77,8 @@ func appendPut(puts []problem.Put, p problem.Put) []problem.Put {
 	return append(puts, p)
 }
 
-// retarget changes the shape that a bin is filled for, and how it meets minValues then. Its pods fit there, and are
-// counted in the same domains.
+// retarget gives a new bin another target, and how it meets minValues then. The caller has made sure that the pods fit there and are
+// counted in the same domains. Room, limits, volumes, ports, devices and open domains follow.
 func (f *fleet) retarget(bin problem.BinID, shape int, min *minimum) {
 	n := f.bins.node(bin)
 	tmpl := f.bins.template(n)

@@ -6,8 +6,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/problem"
 )
 
-// grow makes a new bin fit for one more pod by choosing another target, a larger one, or one which may be where the pod
-// has to be, and places it there.
+// grow gives a new bin another target that can also hold the pod of a trial, because it is larger or can be in the domain that the pod
+// needs, and places the pod there. It returns false and changes nothing if there is no such target.
 func (s *state) grow(q *trial, bin problem.BinID) bool {
 	n := s.fleet.bins.node(bin)
 	m := s.facts.match(q.v, n.tmpl)
@@ -40,13 +40,14 @@ func (s *state) grow(q *trial, bin problem.BinID) bool {
 			return true
 		}
 		if len(s.fleet.bins.template(n).Min) == 0 {
-			return false // nothing else was chosen for the sake of others
+			return false // other shapes are tried only for minValues, which may be met in other domains
 		}
 		buy.Only(func(sh int) bool { return !s.sharesDomains(q, sh, best) })
 	}
 }
 
-// growTo is grow for one target of shapes that could hold the pods.
+// growTo tries one target for grow. shapes are all that could hold the pods; minValues need them. If the pod is refused, the bin gets its
+// old target back.
 func (s *state) growTo(q *trial, to int, mask, shapes bits.Set) bool {
 	n := s.fleet.bins.node(q.bin)
 	old, before := n.target, n.min
@@ -77,7 +78,8 @@ func (s *state) sharesDomains(q *trial, a, b int) bool {
 	return true
 }
 
-// cheapest returns the cheapest of some shapes that a new bin can be bought as under mask within limits, −1 if there is none.
+// cheapest returns the cheapest of some shapes for a new bin that can be bought under mask and that limits allow in place of the present
+// target; −1 if there is none.
 func (k *stock) cheapest(n *newNode, mask, shapes bits.Set) int {
 	k.limits.give(n)
 	defer k.limits.take(n)

@@ -6,14 +6,14 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// Groups whose domain is the host: every bin is one of its own. No pod has been counted on a new node.
+// Groups with the host name as topology key: every bin is a domain of its own.
 
 func (cs *census) admitHosts(q *trial) verdict {
 	code := cs.refusesHost(q.touches, q.bin)
-	return verdict{code, code != 0 && code != reason.Affinity} // a friend may still come
+	return verdict{code, code != 0 && code != reason.Affinity} // a pod that the affinity looks for may still join the bin
 }
 
-// refusesHost says which group keeps a pod off a bin, 0 if none does.
+// refusesHost returns the kind of the first host-level group that keeps a pod off a bin, 0 if none does.
 func (cs *census) refusesHost(t *touches, bin problem.BinID) reason.Code {
 	for _, g := range t.host.shunned {
 		if cs.groups[g].Repels(int(bin)) {
@@ -23,7 +23,7 @@ func (cs *census) refusesHost(t *touches, bin problem.BinID) reason.Code {
 	return cs.refusesOwners(t, bin)
 }
 
-// refusesOwners asks the groups that the pods own about a bin, or about a bin that is not there yet.
+// refusesOwners does so for the groups that the pods own. It may be asked about the next bin before that is opened: no pod repels there.
 func (cs *census) refusesOwners(t *touches, bin problem.BinID) reason.Code {
 	for i, g := range t.host.owned {
 		if group := &cs.groups[g]; !group.Admits(int(bin), t.host.self[i], nil) {
@@ -33,6 +33,7 @@ func (cs *census) refusesOwners(t *touches, bin problem.BinID) reason.Code {
 	return 0
 }
 
+// codeOf returns the code of a refusal by a group of kind k.
 func codeOf(k spread.Kind) reason.Code {
 	switch k {
 	case spread.Spread:

@@ -6,7 +6,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/problem"
 )
 
-// Each kind of constraint has a file, in which it answers the same few questions, as far as it has a say:
+// Each kind of constraint has a file, in which it answers those of five questions that concern it:
 //
 //	admit  may one more pod join this bin?                    (a verdict; choices in the trial get fewer)
 //	take   what changes when pods join                        (columns of the fleet)
@@ -14,9 +14,12 @@ import (
 //	fits   could a machine of this shape hold a pod at all?   (before any bin is there)
 //	cut    which machines could hold what is on a bin?        (shapes get fewer)
 //
-// Here are the lists; a new kind is a file and a line in each list that concerns it. Calls are static, because
-// admit is the innermost loop. What is cheap and final comes before what is a choice.
+// The functions below are the lists, one for each question. A new kind is a file and a line in each list that concerns it. Calls are
+// static, because admit is the innermost loop. Reservations and prices are not in the lists: they are asked when a node is opened or
+// finished. minValues are asked within admitDomains, because the chosen domain decides which types are left.
 
+// admit asks each kind whether one more pod may join the bin of a trial, and returns the first refusal. Checks that are cheap and final
+// come before those that choose among domains.
 func (f *fleet) admit(q *trial) verdict {
 	no := f.bins.admitRoom(q)
 	if no.code == 0 {
@@ -40,6 +43,7 @@ func (f *fleet) admit(q *trial) verdict {
 	return no
 }
 
+// take counts n pods of an admitted trial on its bin.
 func (f *fleet) take(q *trial, n int) {
 	f.bins.takeRoom(q, n)
 	f.takePorts(q)
@@ -49,7 +53,8 @@ func (f *fleet) take(q *trial, n int) {
 	f.census.takeDomains(q, n)
 }
 
-func (f *fleet) opened(bin problem.BinID) {
+// open gives a new bin, which was just added, what it begins with: room, choices, and what its daemons take.
+func (f *fleet) open(bin problem.BinID) {
 	f.bins.openRoom(bin)
 	f.bins.openLabels(bin)
 	f.openPorts(bin)
@@ -59,11 +64,13 @@ func (f *fleet) opened(bin problem.BinID) {
 	f.stock.openLimits(bin)
 }
 
+// fits reports whether an empty node of a shape could hold one pod of a class. Labels, limits and prices are not asked.
 func fits(c *problem.Class, t *problem.Template, shape int) bool {
 	return c.Need.Fits(t.Room[shape]) && fitsPorts(c, t, shape) && fitsVolumes(c, t, shape) && fitsDevices(c, t, shape)
 }
 
-// cut leaves the shapes that could hold the pods of a bin as they are counted now. What limits and other bins want of it is not asked.
+// cut takes out the shapes that could not hold the pods of a new bin, or on which they would be counted in other domains than now. It does
+// not look at limits, nor at what pods of other bins need.
 func (f *fleet) cut(bin problem.BinID, shapes bits.Set) {
 	if only := f.bins.node(bin).only; only != nil {
 		shapes.And(only)

@@ -13,8 +13,8 @@ import (
 // For existing nodes the problem itself says which labels and taints admit a class. A new bin has a mask: one bit for each choice that
 // the launch may still make. The bits are in segments, and at least one bit of each segment has to stay.
 
-// admitLabels checks the pod's requirements and tolerations against a new bin's template, and narrows the bin's choices to those that meet
-// them. It admits the pod to every existing node, because those were checked before.
+// admitLabels checks the pod's requirements and tolerations against a new bin's template, and narrows the trial's choices to those that
+// meet them. It admits the pod to every existing node, because callers ask only about nodes that suit it (see firstOpen).
 func (f *fleet) admitLabels(q *trial) verdict {
 	n := f.bins.node(q.bin)
 	if n == nil {

@@ -7,14 +7,16 @@ import (
 	"karpenter.sh/karpenter/internal/core/quantity"
 )
 
-// A node above a quarter of what the pods of its pool ask for would be much of the pool; below largeLeast that does not count.
+// A node is large if it has more than a quarter of the CPU that the pods of its pool ask for: its loss would hit much of the pool. Nodes
+// up to largeLeast are never large.
 const (
 	largeShare = 4
 	largeLeast = 8 // vCPU
 )
 
-// findLarge returns by pool the vCPU above which a node is large: it takes a pod that needs it, or a lower bill. The pods of a pool are
-// those on its nodes, and those that are to be placed and may come to it.
+// findLarge returns by pool the vCPU above which a node is large, 0 if none is. A large node is opened only for a pod that needs it, or for
+// a lower bill. The pods of a pool are those on its nodes, and those to be placed that suit one of its templates, in the heaviest
+// tier in which they suit any.
 func findLarge(p *problem.Problem) []int64 {
 	out := make([]int64, len(p.Pools))
 	if p.Settings.Large <= 0 {
@@ -44,15 +46,16 @@ func findLarge(p *problem.Problem) []int64 {
 	return out
 }
 
-// mayBeOn reports whether a template suits some reading of a class.
+// mayBeOn reports whether labels and taints of a template suit some variant of a class.
 func mayBeOn(p *problem.Problem, c *problem.Class, t int) bool {
 	return slices.ContainsFunc(c.Variants, func(v problem.Variant) bool {
 		return p.Labels.TolTmpl[v.Tol].Has(t) && p.Labels.OnTemplate[v.Reqs][t].OK
 	})
 }
 
-// tooLarge says how many times a node of so many vCPU is twice too large for the pool of a template.
-func (f *facts) tooLarge(tmpl *problem.Template, vcpu int64) (times int) {
+// sizeSteps returns how many steps a node with so many vCPU is too large for the pool of a template, where a step is a doubling of the vCPU
+// above which a node is large; 0: the node is not large.
+func (f *facts) sizeSteps(tmpl *problem.Template, vcpu int64) (times int) {
 	most := f.large[tmpl.Pool]
 	if most == 0 {
 		return 0

@@ -10,15 +10,16 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/limits"
 )
 
-// A limit is asked when a node is opened or becomes another machine, not when pods join: what a new bin may be bought as in the end
-// is cut to what limits allow all of them together.
+// Limits are asked when a node is opened or gets another target, not when pods join. In the end, finishing cuts what each new bin may be
+// bought as, so that limits allow all of them together.
 
-// allowances is what limits leave: those of pools, then those of quotas.
+// Allowances are what limits leave. An index below len(Pools) is the limit of that pool; the quotas follow.
 type allowances struct {
 	p    *problem.Problem
 	left []limits.Pool
 }
 
+// newAllowances returns what limits leave before any node is opened.
 func newAllowances(p *problem.Problem) allowances {
 	a := allowances{p: p}
 	for i := range p.Pools {
@@ -41,7 +42,8 @@ func (a allowances) clone() allowances {
 // limited reports whether anything limits the nodes of a template.
 func (a allowances) limited(t problem.TemplateID) bool { return a.left[a.p.Templates[t].Pool].Limited }
 
-// allow reports whether limits allow one more node of a template that counts as much, when it is bought as any of some shapes.
+// allow reports whether the pool's limit and those quotas for which under holds allow one more node of a template, if the node counts as
+// capacity against them.
 func (a allowances) allow(t problem.TemplateID, capacity quantity.Vec, under func(q *problem.Quota) bool) bool {
 	if !a.left[a.p.Templates[t].Pool].Fits(capacity) {
 		return false
@@ -59,12 +61,13 @@ func (a allowances) allowed(t problem.TemplateID, sh int) bool {
 	return a.allow(t, a.p.Templates[t].Counts(sh), func(q *problem.Quota) bool { return q.Covers(t, sh) })
 }
 
-// allowsReserve reports whether limits allow one more node of a template that takes the most of several shapes.
+// allowsReserve reports whether limits allow one more node of a template that takes reserve, the largest capacity of several shapes. All
+// quotas on the template count, because any of the shapes may fall under them.
 func (a allowances) allowsReserve(t problem.TemplateID, reserve quantity.Vec) bool {
 	return a.allow(t, reserve, func(q *problem.Quota) bool { return q.Of[t].Any() })
 }
 
-// counted reports whether a new bin counts against a limit, by its place among the allowances.
+// counted reports whether a new bin counts against the limit with this index.
 func (a allowances) counted(n *newNode, limit int) bool {
 	pools := len(a.p.Pools)
 	switch {
@@ -80,9 +83,9 @@ func (a allowances) counted(n *newNode, limit int) bool {
 type stock struct {
 	facts  *facts
 	bins   *bins
-	limits allowances // when every new bin takes what takenBy says
+	limits allowances // after every new bin has taken what takenBy returns
 	left   []int      // by reservation: machines that no new bin holds
-	prices priceTable // for what is left of reservations
+	prices priceTable // emptied when a reservation is used up
 }
 
 func newStock(facts *facts, bins *bins) *stock {
@@ -101,7 +104,7 @@ func (a allowances) take(n *newNode) {
 	}
 }
 
-// give gives back what take took.
+// give gives back what take took. It must be called before the bin's target or minimum changes.
 func (a allowances) give(n *newNode) {
 	a.left[a.p.Templates[n.tmpl].Pool].Give(a.takenBy(n))
 	for i := len(a.p.Pools); i < len(a.left); i++ {
@@ -111,7 +114,7 @@ func (a allowances) give(n *newNode) {
 	}
 }
 
-// takenBy returns what a new bin has taken from limits.
+// takenBy returns what a new bin takes from limits: the capacity of its target, or its reserve if it has minValues.
 func (a allowances) takenBy(n *newNode) quantity.Vec {
 	if n.fixed() {
 		return n.min.reserve
@@ -122,8 +125,8 @@ func (a allowances) takenBy(n *newNode) quantity.Vec {
 // fixed reports whether a new bin has taken more from limits than its target needs, so that it cannot become another machine.
 func (n *newNode) fixed() bool { return n.min != nil && n.min.reserve != nil }
 
-// any reports whether some template has limits.
-func (a allowances) any() bool {
+// limitAny reports whether some template has limits.
+func (a allowances) limitAny() bool {
 	for t := range a.p.Templates {
 		if a.limited(problem.TemplateID(t)) {
 			return true
@@ -132,7 +135,7 @@ func (a allowances) any() bool {
 	return false
 }
 
-// exhausted reports whether limits allow none of some shapes any more.
+// exhausted reports whether limits allow none of the given shapes any more.
 func (k *stock) exhausted(t problem.TemplateID, shapes []int32) bool {
 	if !k.limits.limited(t) {
 		return false
@@ -145,9 +148,9 @@ func (k *stock) exhausted(t problem.TemplateID, shapes []int32) bool {
 	return true
 }
 
-// cutLimits takes out shapes that are larger than what limits leave, where free is what they leave beside the
-// bins that are finished. A claim takes the largest machine that it lists, so that limits hold whatever is
-// launched.
+// cutLimits takes out shapes that are larger than what limits leave, and takes the largest of the rest from free. free is what limits leave
+// beside the bins that are finished, with each other bin counted as its target. So limits hold even if each claim gets the largest machine
+// that it lists.
 func (k *stock) cutLimits(n *newNode, shapes bits.Set, free allowances) {
 	tmpl := k.bins.template(n)
 	if !free.limited(n.tmpl) {
@@ -174,7 +177,7 @@ func (k *stock) largestOf(t *problem.Template, shapes bits.Set) quantity.Vec {
 	return most
 }
 
-// explainLimit names the limits that keep all of some shapes out, or, where it takes several for that, those that keep out any.
+// explainLimit names the limits that keep out all given shapes on their own. If there is no such limit, it names those that keep out some.
 func (k *stock) explainLimit(t problem.TemplateID, shapes []int32) reason.Explanation {
 	p := k.facts.p
 	var all, some reason.Explanation
@@ -199,7 +202,8 @@ func (k *stock) explainLimit(t problem.TemplateID, shapes []int32) reason.Explan
 	return some
 }
 
-// explainShort writes into a count what one limit has too little of for the smallest of some shapes, and returns how many it keeps out.
+// explainShort returns how many of the given shapes a limit keeps out. It writes into c which resource is short, how much the limit leaves
+// of it, and the least that any of these shapes needs. If shapes lack different resources, it names that of the first.
 func (a allowances) explainShort(c *reason.Count, limit int, t problem.TemplateID, shapes []int32) (out int) {
 	p := a.p
 	for _, sh := range shapes {
@@ -228,8 +232,8 @@ func (a allowances) explainShort(c *reason.Count, limit int, t problem.TemplateI
 	return out
 }
 
-// about reports whether some limit on nodes of a template is about a resource.
-func (a allowances) about(t problem.TemplateID, r int) bool {
+// limitsResource reports whether some limit or quota on nodes of a template limits resource r.
+func (a allowances) limitsResource(t problem.TemplateID, r int) bool {
 	p := a.p
 	for i := range a.left {
 		of := p.Templates[t].Pool == i

@@ -59,9 +59,9 @@ func (n *newNode) lowered() []int {
 	return n.min.low
 }
 
-// leaveReserved takes out of mask each reservation that does not meet minValues alone, unless nothing else is left. A claim that uses a
-// reservation lists nothing but that reservation.
-func leaveReserved(t *problem.Template, mask bits.Set) {
+// dropUnfitReservations takes each reservation out of mask that does not meet minValues alone, unless nothing else is left. A claim that
+// uses a reservation lists nothing but that reservation.
+func dropUnfitReservations(t *problem.Template, mask bits.Set) {
 	if len(t.Min) == 0 || len(t.Catalog.Left) == 0 {
 		return
 	}
@@ -85,7 +85,7 @@ func (k *stock) lowerMinValues(t *problem.Template, shapes, mask bits.Set, low [
 	if v.Enough() {
 		return low, 0, true
 	}
-	least := 0 // a claim must have more values than this; so no number is lowered to 0
+	least := 0 // a claim must have more values than this, so no number is lowered to 0
 	for w := range want {
 		if !k.facts.p.Settings.MinBestEffort {
 			least = want[w].N - 1
@@ -97,9 +97,9 @@ func (k *stock) lowerMinValues(t *problem.Template, shapes, mask bits.Set, low [
 	return v.Has, 0, true
 }
 
-// meetMinValues checks that a new node with one pod meets minValues within its pool's limit. It returns best with its minimum, or no
-// target and the reason.
-func (f *fleet) meetMinValues(q *trial, best target, mask bits.Set) (target, reason.Code) {
+// withMinimum returns best, the target of a new node for the pod of a trial, together with what the node's claim has to meet (its minimum).
+// If the pool's limit or its minValues forbid the node, it returns no target and the reason.
+func (f *fleet) withMinimum(q *trial, best target, mask bits.Set) (target, reason.Code) {
 	tmpl := &f.facts.p.Templates[best.tmpl]
 	shapes := f.bins.buyable(best.tmpl, mask, q.c.Need)
 	shapes.Keep(f.facts.match(q.v, best.tmpl).Shapes)
@@ -108,7 +108,8 @@ func (f *fleet) meetMinValues(q *trial, best target, mask bits.Set) (target, rea
 	shapes.Only(func(sh int) bool { return fits(q.c, tmpl, sh) })
 	best.min = &minimum{}
 	if f.stock.limits.limited(best.tmpl) {
-		best.min.reserve = f.stock.smallest(best.tmpl, best.shape, shapes, mask)
+		// From here on, shapes are the target and the smallest with which minValues are met.
+		best.min.reserve = f.stock.cutToSmallest(best.tmpl, best.shape, shapes, mask)
 		if !f.stock.limits.allowsReserve(best.tmpl, best.min.reserve) {
 			return target{tmpl: noTemplate}, reason.Limit
 		}
@@ -129,13 +130,13 @@ func (k *stock) minimumAs(n *newNode, target int, mask, shapes bits.Set) (*minim
 	}
 	k.limits.give(n)
 	defer k.limits.take(n)
-	out := &minimum{low: n.min.low, reserve: k.smallest(n.tmpl, target, shapes.Clone(), mask)}
+	out := &minimum{low: n.min.low, reserve: k.cutToSmallest(n.tmpl, target, shapes.Clone(), mask)}
 	return out, k.limits.allowsReserve(n.tmpl, out.reserve)
 }
 
-// smallest cuts shapes to the target and the smallest machines with which minValues are met within limits. It returns the largest
-// capacity among them, which the claim takes from the limits; limits.Unlimited for a resource without limit.
-func (k *stock) smallest(tmpl problem.TemplateID, target int, shapes, mask bits.Set) quantity.Vec {
+// cutToSmallest cuts shapes to the target and the smallest machines (by CPU) with which minValues are met within limits. It returns the
+// largest capacity among them, which the claim takes from the limits; limits.Unlimited for a resource without limit.
+func (k *stock) cutToSmallest(tmpl problem.TemplateID, target int, shapes, mask bits.Set) quantity.Vec {
 	t := &k.facts.p.Templates[tmpl]
 	var order []int
 	for sh := range shapes.All() {
@@ -156,7 +157,7 @@ func (k *stock) smallest(tmpl problem.TemplateID, target int, shapes, mask bits.
 	}
 	most := k.largestOf(t, shapes)
 	for r := range most {
-		if !k.limits.about(tmpl, r) {
+		if !k.limits.limitsResource(tmpl, r) {
 			most[r] = limits.Unlimited
 		}
 	}

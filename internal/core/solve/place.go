@@ -14,19 +14,18 @@ import (
 type visit struct {
 	want       int           // pods left
 	open       []bits.Set    // [variant] bins that have not refused finally
-	bins       problem.BinID // bins that existed when open was last extended
-	cands      []candidates
-	arena      []int32
+	bins       problem.BinID // number of bins when open was last extended
+	cands      []candidates  // [variant and template] see candidatesOf
+	arena      []int32       // memory for the shapes of all cands
 	tier       []int         // [variant] the heaviest tier that can hold a pod
-	failed     []int         // [variant] commits when opening a node last failed, plus one
+	failed     []int         // [variant] commits when opening a node last failed, plus one; 0: it did not
 	codes      []reason.Code // [variant] why opening failed
 	heldBack   bool          // candidates were left out because they are exotic or large
-	anyMachine bool          // they are not any more: there is no other place
+	anyMachine bool          // exotic and large machines are candidates now: there is no other place
 }
 
-// order returns the classes in the order in which they are placed: important ones first; among these as they stand
-// in the queue, if that is asked for, else those whose node is chosen for them, and then those that are worth the
-// most.
+// order returns the classes in the order in which they are placed: by priority, then by place in the queue if state.turn is set, then by
+// the Preference, then by looseness, then by what a pod is worth, the most first.
 func (s *state) order() []problem.ClassID {
 	out := make([]problem.ClassID, len(s.facts.p.Classes))
 	worth := make([]int64, len(s.facts.p.Classes))
@@ -39,7 +38,7 @@ func (s *state) order() []problem.ClassID {
 		return cmp.Or(
 			cmp.Compare(y.Priority, x.Priority),
 			s.byTurn(a, b),
-			s.prefers.compare(a, b),
+			s.preference.compareClasses(a, b),
 			cmp.Compare(s.looseness(a), s.looseness(b)),
 			cmp.Compare(worth[b], worth[a]),
 			cmp.Compare(x.Order, y.Order))
@@ -47,7 +46,8 @@ func (s *state) order() []problem.ClassID {
 	return out
 }
 
-// looseness puts classes first that have a right to be, and those that must share a node with others: their node is chosen for them.
+// looseness ranks a class for order: 0 if it has a right to be first (Class.First), or if its pods must be on one node with others, which
+// leaves them no choice; 1 for all others.
 func (s *state) looseness(ci problem.ClassID) int {
 	if s.facts.p.Classes[ci].First {
 		return 0
@@ -58,10 +58,10 @@ func (s *state) looseness(ci problem.ClassID) int {
 	return 1
 }
 
-// place places all classes, again and again until a round brings nothing new: a pod may have to wait for a friend, or for a
-// domain to fill up. It returns how many pods of each class are left.
+// place places all pods. It returns how many pods of each class are left.
 func (s *state) place() []int { return s.placeLeft(s.allPods()) }
 
+// allPods returns how many pods each class has.
 func (s *state) allPods() []int {
 	left := make([]int, len(s.facts.p.Classes))
 	for i := range left {
@@ -70,7 +70,8 @@ func (s *state) allPods() []int {
 	return left
 }
 
-// placeLeft places what is left of each class, and returns what is left then.
+// placeLeft places what is left of each class, and returns what is left then; it changes left in place. It goes through the classes again
+// until a round places nothing: a pod may have to wait for a pod that its affinity looks for, or for a domain to fill up.
 func (s *state) placeLeft(left []int) []int {
 	queue := slices.DeleteFunc(s.order(), func(ci problem.ClassID) bool { return left[ci] == 0 })
 	for round := 0; len(queue) > 0; round++ {
@@ -105,7 +106,7 @@ func (s *state) worthWaiting(classes []problem.ClassID) bool {
 	})
 }
 
-// placeClass places up to n pods of a class and returns how many are left.
+// placeClass places up to n pods of a class and returns how many are left. Pods that earlier plans put on a node go there first.
 func (s *state) placeClass(ci problem.ClassID, n int) int {
 	c := &s.facts.p.Classes[ci]
 	s.begin(ci, n)
@@ -128,7 +129,7 @@ func (s *state) placeClass(ci problem.ClassID, n int) int {
 	return n
 }
 
-// begin prepares the scratch of a visit.
+// begin begins a visit of a class with want pods to place: no bin has refused yet, and no candidates are known.
 func (s *state) begin(ci problem.ClassID, want int) {
 	v, c := &s.opener.visit, &s.facts.p.Classes[ci]
 	n := len(c.Variants)
@@ -150,6 +151,7 @@ func (s *state) begin(ci problem.ClassID, want int) {
 	}
 }
 
+// resize returns s with length n, in the same memory if that is large enough. Old values stay.
 func resize[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return append(s[:cap(s)], make([]T, n-cap(s))...)
@@ -185,7 +187,7 @@ func (v *visit) reopen(bin problem.BinID) {
 	}
 }
 
-// placeAt places one pod on one node, by the first variant that it admits.
+// placeAt places one pod of a class on a bin, by the first variant that the bin admits, and reports whether there was one.
 func (s *state) placeAt(ci problem.ClassID, bin problem.BinID) bool {
 	for vi := range s.facts.p.Classes[ci].Variants {
 		if !s.opener.visit.open[vi].Has(int(bin)) {
@@ -199,7 +201,8 @@ func (s *state) placeAt(ci problem.ClassID, bin problem.BinID) bool {
 	return false
 }
 
-// placeSome places at least one pod by the strictest variant that has room for it, and returns how many it placed.
+// placeSome places one pod or more by the strictest variant with a place, and returns how many it placed. If no variant has a place, it
+// tries to give a new node another target, and then to allow machines that were held back. It returns 0 if all of that fails.
 func (s *state) placeSome(ci problem.ClassID, n int) int {
 	c := &s.facts.p.Classes[ci]
 	if c.TooMuch != "" {
@@ -221,12 +224,13 @@ func (s *state) placeSome(ci problem.ClassID, n int) int {
 	return 0
 }
 
-// allowAnyMachine lets a class use exotic and large machines too, where they could be in domains in which no other is, or within limits in
-// which no other is.
+// allowAnyMachine lets a class use exotic and large machines too, if any were held back, and if they may be in domains or within limits
+// where no other machine is. It forgets what failed before and works out the reach of the class's spreads again. It reports whether it
+// did so.
 func (s *state) allowAnyMachine(ci problem.ClassID) bool {
 	v, c := &s.opener.visit, &s.facts.p.Classes[ci]
 	if v.anyMachine || !v.heldBack && !s.ties.reachOf(ci).heldBack ||
-		!s.choosy(s.schedule.required(ci)) && !s.fleet.stock.limits.any() {
+		!s.choosy(s.schedule.required(ci)) && !s.fleet.stock.limits.limitAny() {
 		return false
 	}
 	v.anyMachine = true
@@ -245,8 +249,8 @@ func (s *state) allowAnyMachine(ci problem.ClassID) bool {
 	return true
 }
 
-// choosy reports whether pods care about which domain a new node is in, or which daemons are on it; where minValues have to be met in
-// that domain alone, they do if they have one at all.
+// choosy reports whether it matters to pods which domain a new node is in, or which daemons are on it. With minValues it matters for each
+// key that the pods have to do with, because minValues have to be met in the chosen domain alone.
 func (s *state) choosy(t *touches) bool {
 	if s.facts.diverse && len(t.keys) > 0 {
 		return true
@@ -255,8 +259,8 @@ func (s *state) choosy(t *touches) bool {
 	return slices.ContainsFunc(t.keys, cares) || s.facts.arrival != nil && cares(t.host)
 }
 
-// placeVariant places pods of a variant on a bin that is there, or on a new node. Nodes that this plan opens in a lighter pool come after
-// a new one in the heaviest that can hold a pod.
+// placeVariant places pods of a variant on an existing node, or on a new one. It returns how many it placed. New nodes of a tier below the
+// heaviest that can hold a pod are not joined before placeNew tried to open a node in that tier.
 func (s *state) placeVariant(q *trial, n int) int {
 	s.opener.visit.extend(s.fleet.bins.next())
 	if many := s.join(q, n, 0, s.tierOf(q)); many > 0 {
@@ -265,7 +269,8 @@ func (s *state) placeVariant(q *trial, n int) int {
 	return s.placeNew(q, n)
 }
 
-// join places pods of a variant on the first bin that takes them: an existing node, or a new one of the tiers between least and most.
+// join places pods of a variant on the first bin that admits one: an existing node, or a new one of the tiers from least to most. It places
+// up to n at once, if each joins under the same rules, and returns how many. Bins that refuse for good are not asked again.
 func (s *state) join(q *trial, n, least, most int) int {
 	open := s.opener.visit.open[q.variant]
 	for at := open.Next(0); at >= 0 && at < int(s.fleet.bins.next()); at = open.Next(at + 1) {
@@ -277,7 +282,7 @@ func (s *state) join(q *trial, n, least, most int) int {
 		}
 		verdict := s.fleet.try(q, bin)
 		if verdict.code == 0 {
-			many := s.fleet.most(q, n)
+			many := s.fleet.mostAtOnce(q, n)
 			s.fleet.commit(q, many)
 			return many
 		}
@@ -291,7 +296,7 @@ func (s *state) join(q *trial, n, least, most int) int {
 	return 0
 }
 
-// forget keeps the variants after one from asking a bin without room.
+// forget takes a bin without room off the lists of all later variants, which need the same room.
 func (v *visit) forget(bin, variant int) {
 	for _, open := range v.open[variant+1:] {
 		if bin>>6 < len(open) {
@@ -300,18 +305,18 @@ func (v *visit) forget(bin, variant int) {
 	}
 }
 
-// tierOf returns the heaviest tier that can hold a pod of the variant.
+// tierOf returns the heaviest tier that can hold a pod of the variant, Tiers if none can. It is remembered for the visit.
 func (s *state) tierOf(q *trial) int {
 	if s.facts.p.Tiers <= 1 {
 		return 0
 	}
 	if s.opener.visit.tier[q.variant] < 0 {
-		s.opener.visit.tier[q.variant] = s.opener.heaviest(q.reading, 0)
+		s.opener.visit.tier[q.variant] = s.opener.heaviestTier(q.reading, 0)
 	}
 	return s.opener.visit.tier[q.variant]
 }
 
-// suits reports whether machines of any template could hold a pod, whatever limits say.
+// suits reports whether machines of any template could hold a pod if limits are ignored.
 func (s *state) suits(q *trial) bool {
 	for t := range s.facts.p.Templates {
 		if len(s.opener.candidatesOf(q.reading, problem.TemplateID(t))) > 0 {
@@ -321,14 +326,15 @@ func (s *state) suits(q *trial) bool {
 	return false
 }
 
-// placeNew opens a node for the variant, in the heaviest tier that accepts it.
+// placeNew opens a node for the variant in the heaviest tier that can, fills it with further pods, and returns how many it placed. Before
+// it goes to the next tier, pods may join new nodes of that tier. If nothing works, visit.failed and visit.codes note it.
 func (s *state) placeNew(q *trial, n int) int {
 	if s.opener.visit.failed[q.variant] == s.fleet.commits+1 {
-		return 0 // nothing happened since it failed
+		return 0 // no pod was placed since it failed
 	}
 	code := reason.Code(reason.NoShape)
 	if s.tierOf(q) == s.facts.p.Tiers && s.suits(q) {
-		code = reason.Limit // there is nothing else that keeps a template's machines from it
+		code = reason.Limit // some machine could hold the pod, so only limits keep it out
 	}
 	for tier := s.tierOf(q); tier < s.facts.p.Tiers; {
 		bad := s.opener.openFor(q, tier)
@@ -337,10 +343,10 @@ func (s *state) placeNew(q *trial, n int) int {
 			return 1 + s.fillUp(q, n-1)
 		}
 		code = bad
-		if bad == reason.Limit && s.opener.heaviest(q.reading, tier) > tier {
+		if bad == reason.Limit && s.opener.heaviestTier(q.reading, tier) > tier {
 			s.opener.visit.tier[q.variant] = tier + 1
 		}
-		next := s.opener.heaviest(q.reading, tier+1)
+		next := s.opener.heaviestTier(q.reading, tier+1)
 		if many := s.join(q, n, tier+1, next); many > 0 {
 			return many
 		}
@@ -350,18 +356,19 @@ func (s *state) placeNew(q *trial, n int) int {
 	return 0
 }
 
-// fillUp places more pods of a trial on the bin that was just opened for it, at most n.
+// fillUp places up to n more pods of a trial on the bin that was just opened for it, and returns how many it placed.
 func (s *state) fillUp(q *trial, n int) int {
-	if n <= 0 || q.one || len(q.c.Ports) > 0 || s.fleet.try(q, q.bin).code != 0 {
+	if n <= 0 || q.oneByOne || len(q.c.Ports) > 0 || s.fleet.try(q, q.bin).code != 0 {
 		return 0
 	}
-	many := s.fleet.most(q, n)
+	many := s.fleet.mostAtOnce(q, n)
 	s.fleet.commit(q, many)
 	return many
 }
 
-// growAny looks for a new node that could become another machine, for pods that have no other chance: those that must be on one
-// host with others, and those for which no further node may be opened, though one of another size might do.
+// growAny places one pod on a new node that gets another target for it (see grow), and reports whether it did. It is for pods that have no
+// other chance: those with topology keys, those that must be on one host with others, and those for which limits or minValues allow no
+// further node.
 func (s *state) growAny(q *trial) bool {
 	if code := s.opener.visit.codes[q.variant]; len(q.keys) == 0 && !q.glued && code != reason.Limit && code != reason.MinValues {
 		return false

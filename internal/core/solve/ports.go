@@ -21,7 +21,7 @@ func (f *fleet) takePorts(q *trial) {
 	}
 }
 
-// openPorts gives the daemons of the target their ports.
+// openPorts marks the host ports of the target's daemons as taken on a new bin.
 func (f *fleet) openPorts(bin problem.BinID) {
 	f.ports.Grow(int(f.bins.next()))
 	n := f.bins.node(bin)

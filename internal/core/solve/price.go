@@ -173,7 +173,7 @@ func (k *stock) ordinaryMachines() []worth.Machine {
 		seen[tmpl.Catalog] = true
 		prices := k.pricesOf(problem.TemplateID(t), k.facts.wide(tmpl.Mask))
 		for sh := range tmpl.Shapes.All() {
-			if prices[sh] <= 1 || tmpl.Catalog.Exotic.Has(sh) || k.facts.tooLarge(tmpl, tmpl.Catalog.VCPU[sh]) > 0 {
+			if prices[sh] <= 1 || tmpl.Catalog.Exotic.Has(sh) || k.facts.sizeSteps(tmpl, tmpl.Catalog.VCPU[sh]) > 0 {
 				continue
 			}
 			room := worth.Amounts{CPU: float64(tmpl.Room[sh][quantity.CPU]), Memory: float64(tmpl.Room[sh][quantity.Memory])}

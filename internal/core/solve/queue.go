@@ -9,17 +9,18 @@ import (
 )
 
 // A placement was found in an order that makes it cheap. Here it is mended so that it also holds in kube-scheduler's
-// order (see schedule): pods that kube-scheduler would refuse get another place, or are left over.
+// order (see schedule): pods that kube-scheduler would refuse get another place, or are left over. left is always, by class, how many
+// pods a placement leaves over, and each function that returns a placement returns its left, too.
 
-// inOrder returns the placement if kube-scheduler would find it, else the better of two that it would: everything placed anew in the order
-// of the queue, or the placement without what does not hold. left is what the placement leaves over; all three say that of theirs.
+// inOrder returns a placement that kube-scheduler will bind as planned: this one, if that holds; else all pods placed anew (replayed). A
+// placement that was cut by the meter is returned unchanged.
 func (s *state) inOrder(left []int) (*state, []int) {
-	s.schedule.avoid()
+	s.schedule.avoidUnknown()
 	if s.facts.meter.CutAt() > 0 {
 		return s, left
 	}
 	if len(s.schedule.misplaced()) == 0 {
-		return s.filled(left)
+		return s.withNewDomains(left)
 	}
 	best, over := s.replayed(left)
 	if s.facts.arrival != nil && sum(over) > 0 {
@@ -28,7 +29,8 @@ func (s *state) inOrder(left []int) (*state, []int) {
 	return best, over
 }
 
-// replayed is the placement once more in the order of the queue, or what is left of the first one.
+// replayed places all pods anew in the order of the queue. If that leaves more pods over, and this placement with its misplaced pods
+// relocated leaves fewer, it returns the latter.
 func (s *state) replayed(left []int) (*state, []int) {
 	queued := s.emptyInOrder()
 	queued, over := queued.relocate(queued.placeLeft(queued.allPods()))
@@ -41,9 +43,8 @@ func (s *state) replayed(left []int) (*state, []int) {
 	return queued, over
 }
 
-// keepingSpread looks for a placement that leaves fewer pods over than the best so far, and of no class more, in which no
-// node is opened whose daemons would upset pods that came before: in the order of the queue, and in that of their
-// worth.
+// keepingSpread looks for a placement that leaves fewer pods over than the best so far, and no more of any class. It opens no node with
+// daemons that upset the spread of pods placed before (see upsets). It tries the order of the queue and the usual order.
 func (s *state) keepingSpread(best *state, over []int) (*state, []int) {
 	for _, inTurn := range []bool{true, false} {
 		keepsSpread := s.emptyInOrder()
@@ -52,15 +53,16 @@ func (s *state) keepingSpread(best *state, over []int) (*state, []int) {
 			keepsSpread.turn = nil
 		}
 		keepsSpread, fewer := keepsSpread.relocate(keepsSpread.placeLeft(keepsSpread.allPods()))
-		if sum(fewer) < sum(over) && within(fewer, over) {
+		if sum(fewer) < sum(over) && noneMore(fewer, over) {
 			best, over = keepsSpread, fewer
 		}
 	}
 	return best, over
 }
 
-// filled places pods that are left in domains which their spreads know only now, because others opened nodes there.
-func (s *state) filled(left []int) (*state, []int) {
+// withNewDomains returns the placement with more of the left pods placed, if it can: in domains that their spreads know only now, because
+// nodes for other pods were opened there.
+func (s *state) withNewDomains(left []int) (*state, []int) {
 	if !s.foundDomains(left) {
 		return s, left
 	}
@@ -75,7 +77,7 @@ func (s *state) foundDomains(left []int) bool {
 	if sum(left) == 0 {
 		return false
 	}
-	opened := s.schedule.opened()
+	opened := s.schedule.openedDomains()
 	for ci, n := range left {
 		for _, to := range s.schedule.required(problem.ClassID(ci)).keys {
 			if n > 0 && s.schedule.opensUnknown(&to, opened) {
@@ -86,8 +88,8 @@ func (s *state) foundDomains(left []int) bool {
 	return false
 }
 
-// within reports whether of no class more are left than before.
-func within(left, before []int) bool {
+// noneMore reports whether no class has more pods left than before.
+func noneMore(left, before []int) bool {
 	for ci := range left {
 		if left[ci] > before[ci] {
 			return false
@@ -104,17 +106,17 @@ func sum(counts []int) int {
 	return n
 }
 
-// mostMoves is how often pods are given another place. Each time it is few of those of the time before that are misplaced again; after the
-// last they get none, so that what is returned holds.
+// mostMoves is how often relocate gives pods another place. Each time, few of the moved pods are misplaced again. After the last time they
+// get no place, so that the placement that is returned holds.
 const mostMoves = 8
 
-// relocate gives pods that are misplaced, and those that are left, other places, as if they came last, or none. A new
-// place may take a domain from another pod, which then is misplaced in turn: so it looks again until no pod is, and
-// none was moved.
+// relocate takes misplaced pods off their nodes, and gives them and the pods that are left other places, as if they came last, or none. A
+// moved pod may change a domain so that another pod is misplaced. So relocate repeats this until no pod is misplaced and none was
+// moved. It returns a new state if any pod was misplaced.
 func (s *state) relocate(left []int) (*state, []int) {
 	left = slices.Clone(left)
 	for moves := 0; ; moves++ {
-		s.schedule.avoid() // also for the sake of those that were placed last
+		s.schedule.avoidUnknown() // pods that were placed last have spreads with unknown domains, too
 		bad := s.schedule.misplaced()
 		if len(bad) > 0 {
 			s = s.without(bad)
@@ -129,9 +131,9 @@ func (s *state) relocate(left []int) (*state, []int) {
 	}
 }
 
-// fillIn places pods that are left beside all others, where only nodes that are there are domains. It reports whether it placed any.
+// fillIn places pods that are left, and reports whether it placed any. Spreads now also know the domains of the new nodes.
 func (s *state) fillIn(left []int) bool {
-	for g, known := range s.schedule.openedGroups(false) {
+	for g, known := range s.schedule.openedGroups(possible) {
 		s.fleet.census.groups[g].Universe = known.Universe
 	}
 	before := s.fleet.commits
@@ -139,22 +141,23 @@ func (s *state) fillIn(left []int) bool {
 	return s.fleet.commits > before
 }
 
-// emptyInOrder is an empty placement that takes classes as they stand in the queue, and knows the domains that this one opened.
+// emptyInOrder returns an empty placement that takes classes in the order of the queue. Its spreads know the domains of the nodes that this
+// placement opened.
 func (s *state) emptyInOrder() *state {
 	next := newState(s.facts)
 	next.opener.worth = s.opener.worth
-	next.prefer(s.prefers)
+	next.prefer(s.preference)
 	next.turn = slices.Repeat([]int32{math.MaxInt32}, len(s.facts.p.Classes))
 	for at, ci := range s.facts.p.Queue {
 		next.turn[ci] = min(next.turn[ci], int32(at))
 	}
-	for g, known := range s.schedule.openedGroups(false) {
+	for g, known := range s.schedule.openedGroups(possible) {
 		next.fleet.census.groups[g].Universe = known.Universe
 	}
 	return next
 }
 
-// without is the placement without some of its pods.
+// without returns a copy of the placement without some of its pods. New nodes that lose all pods are left out.
 func (s *state) without(bad []problem.Put) *state {
 	next := s.emptied()
 	gone := map[problem.Put]int{}
@@ -184,7 +187,7 @@ func (s *state) without(bad []problem.Put) *state {
 	return next
 }
 
-// byTurn compares classes by their turn in the queue, where that is asked for.
+// byTurn compares classes by their first place in the queue. All are equal if the state does not follow the queue.
 func (s *state) byTurn(a, b problem.ClassID) int {
 	if s.turn == nil {
 		return 0

@@ -9,7 +9,8 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// A reach is the domains in which pods of a class could get a new node.
+// A reach is the domains in which pods of a class could get a new node. kube-scheduler knows a domain only once it has a node, but a spread
+// must also count the domains where this plan may open one.
 type reach struct {
 	domains  []bits.Set // by topology key
 	heldBack bool       // some machine was left out because it is exotic or large

@@ -4,11 +4,12 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 )
 
-// A reservation is machines that are paid for: so many new bins may each hold one, and no other is bought with that offer.
+// A reservation is a number of machines that are paid for already. Each may be held by one new bin, and only bins that hold one may be
+// bought by its offer.
 
-// hold takes a machine of a reservation for a new bin if its cheapest offer is reserved, and narrows its choices to it. Otherwise
-// reserved offers are taken out: other pods will need them.
-func (k *stock) hold(n *newNode, mask bits.Set) {
+// holdReserved takes a machine of a reservation for a new bin if the bin's cheapest offer is reserved, and narrows mask to that offer.
+// Otherwise it takes reserved offers out of mask.
+func (k *stock) holdReserved(n *newNode, mask bits.Set) {
 	cat := k.bins.template(n).Catalog
 	if len(cat.Left) == 0 {
 		return
@@ -20,14 +21,14 @@ func (k *stock) hold(n *newNode, mask bits.Set) {
 				mask.Remove(at)
 			}
 		}
-		k.holds(n, cat.Offers[o].Reservation)
+		k.takeReserved(n, cat.Offers[o].Reservation)
 		return
 	}
 	k.bins.template(n).DropReserved(mask)
 }
 
-// holds gives a new bin a machine of a reservation.
-func (k *stock) holds(n *newNode, reservation int) {
+// takeReserved gives a new bin a machine of a reservation. With the last one, prices change, so the cached ones are dropped.
+func (k *stock) takeReserved(n *newNode, reservation int) {
 	n.held = reservation
 	k.left[reservation]--
 	if k.left[reservation] == 0 {

@@ -6,8 +6,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/problem"
 )
 
-// Afresh is the placement with what is on nodes that exist and on some of the new ones. Domains of pods that are placed next count as
-// decided.
+// Afresh returns a new placement with the pods on existing nodes and on those new nodes that stay. Pods that are placed next are put into
+// domains that were decided before, so spreads and affinities are not asked about these until AskDomains.
 func (at *Placement) Afresh(stay []problem.BinID) *Placement {
 	old := at.s
 	s := old.emptied()
@@ -24,7 +24,8 @@ func (at *Placement) Afresh(stay []problem.BinID) *Placement {
 	return &Placement{s: s, left: at.left}
 }
 
-// restore commits pods without asking, with the domains that their bin had.
+// restore commits pods of another state on a bin of this one without asking the rules. domain returns the domains of their bin there,
+// p.Bin.
 func (s *state) restore(p problem.Put, bin problem.BinID, domain func(key int, bin problem.BinID) int32) {
 	q := s.ask(s.read(p.Class, p.Variant))
 	q.bin = bin
@@ -37,17 +38,17 @@ func (s *state) restore(p problem.Put, bin problem.BinID, domain func(key int, b
 	s.fleet.commit(q, p.Count)
 }
 
-// restoreBin adds a bin of another state with some or all of its pods.
+// restoreBin adds a new bin of another state, as it was there, with some or all of its pods.
 func (s *state) restoreBin(old *state, bin problem.BinID, puts []problem.Put) {
 	was := old.fleet.bins.node(bin)
-	at := s.fleet.open(target{tmpl: was.tmpl, shape: was.target, min: was.min})
+	at := s.fleet.addBin(target{tmpl: was.tmpl, shape: was.target, min: was.min})
 	copy(s.fleet.bins.maskOf(at), old.fleet.bins.maskOf(bin))
 	n := s.fleet.bins.node(at)
 	if was.narrow != nil {
 		n.narrow = &problem.Narrowed{To: slices.Clip(was.narrow.To), From: slices.Clip(was.narrow.From)}
 	}
 	if was.held != problem.NoReservation {
-		s.fleet.stock.holds(n, was.held)
+		s.fleet.stock.takeReserved(n, was.held)
 	}
 	for _, p := range puts {
 		s.restore(p, at, old.fleet.bins.domainOf)

@@ -15,6 +15,7 @@ func (b *bins) admitRoom(q *trial) verdict {
 	return verdict{}
 }
 
+// takeRoom takes the needs of n pods from a bin's room and from the demand that is still to be placed.
 func (b *bins) takeRoom(q *trial, n int) {
 	room := b.roomOf(q.bin)
 	for r, x := range q.c.Need {

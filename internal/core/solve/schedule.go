@@ -44,15 +44,15 @@ func (sc *schedule) misplaced() []problem.Put {
 		return nil
 	}
 	seen := *sc.fleet.census // kube-scheduler's counts, while pods bind one by one
-	seen.groups = sc.openedGroups(false)
+	seen.groups = sc.openedGroups(possible)
 	waiting, bound := slices.Clone(sc.facts.p.Queue), 1 // bound is the number of bound pods, plus one
 	refused := make([]int, len(places))                 // by class: bound when a pod was last refused; 0: none was
-	for before := 0; before != bound; {
+	for before := 0; before != bound; {                 // a pass over the queue, until one binds nothing
 		before = bound
 		still := waiting[:0]
 		for _, ci := range waiting {
 			switch {
-			case len(places[ci]) == 0:
+			case len(places[ci]) == 0: // all planned pods of the class are bound, so the others have no place
 			case refused[ci] != bound && sc.bindOne(&seen, problem.ClassID(ci), places):
 				bound++
 			default:
@@ -86,8 +86,9 @@ func (sc *schedule) bindOne(seen *census, ci problem.ClassID, places [][]problem
 	t := sc.required(ci)
 	for at := range places[ci] {
 		p := &places[ci][at]
+		// Only groups are asked here, so this costs less than a trial.
 		sc.facts.meter.Charge(tryWork/5 + work.Units(len(t.host.shunned)+len(t.host.owned)+len(t.keys))*groupWork)
-		if !sc.admits(seen, t, p.Bin) {
+		if !sc.wouldBind(seen, t, p.Bin) {
 			continue
 		}
 		seen.record(&t.host, int32(p.Bin), p.Bin, 1)
@@ -102,8 +103,9 @@ func (sc *schedule) bindOne(seen *census, ci problem.ClassID, places [][]problem
 	return false
 }
 
-// admits reports whether kube-scheduler would let a pod onto a bin, given the pods that are bound so far.
-func (sc *schedule) admits(seen *census, t *touches, bin problem.BinID) bool {
+// wouldBind reports whether kube-scheduler would let a pod onto a bin, given the pods that seen counts as bound. It asks as census.admits
+// does, but ignores the reach of spreads: for kube-scheduler a domain exists only once a node is in it.
+func (sc *schedule) wouldBind(seen *census, t *touches, bin problem.BinID) bool {
 	if seen.refusesHost(t, bin) != 0 {
 		return false
 	}
@@ -116,7 +118,7 @@ func (sc *schedule) admits(seen *census, t *touches, bin problem.BinID) bool {
 			}
 		}
 		for i, g := range to.owned {
-			if !seen.groups[g].Admits(d, to.self[i], nil) { // nil: a domain exists only if a node is in it
+			if !seen.groups[g].Admits(d, to.self[i], nil) { // nil instead of to.reach
 				return false
 			}
 		}
@@ -132,7 +134,7 @@ func (sc *schedule) disputed(places [][]problem.Put) bool {
 		return true
 	}
 	owned := bits.Make(len(sc.fleet.census.groups))
-	opened := sc.opened()
+	opened := sc.openedDomains()
 	for ci := range places {
 		if len(places[ci]) == 0 {
 			continue
@@ -191,8 +193,8 @@ func (sc *schedule) opensUnknown(to *touch, opened []bits.Set) bool {
 	return false
 }
 
-// opened returns, by topology key, the domains in which new nodes may be.
-func (sc *schedule) opened() []bits.Set {
+// openedDomains returns, by topology key, the domains in which new nodes may be.
+func (sc *schedule) openedDomains() []bits.Set {
 	out, unknown := make([]bits.Set, len(sc.facts.p.Keys)), sc.unknownDomains()
 	for key := range out {
 		out[key] = bits.Make(len(sc.facts.p.Keys[key].Values))
@@ -215,7 +217,8 @@ func (sc *schedule) mayAllBeIn(key int, unknown []bits.Set) [][]int32 {
 }
 
 // mayBeIn returns the domains of a topology key in which a new bin may come up, if it is launched as its target. If minValues make the
-// claim list several types, and the type decides the domain, it returns the domains of all these types (see shapesIn).
+// claim list several types, and the type decides the domain, it returns the domains of all these types (see shapesIn). unknown is from
+// unknownDomains; with nil only the target counts.
 func (sc *schedule) mayBeIn(key int, bin problem.BinID, unknown []bits.Set) []int32 {
 	n := sc.fleet.bins.node(bin)
 	of := sc.facts.keyOf(key, n.tmpl)
@@ -267,12 +270,20 @@ func (sc *schedule) unknownDomains() []bits.Set {
 	return sc.findUnknown().domains
 }
 
+// A domainChance says in which domains a new node counts as a node.
+type domainChance bool
+
+const (
+	possible domainChance = false // in all domains where it may come up
+	certain  domainChance = true  // in a domain only if it cannot come up in another
+)
+
 // openedGroups returns the constraints as they are when all new nodes exist and no planned pod is bound: each new node makes its domains
-// known. With sure set, a new node does so only if its domain is settled.
-func (sc *schedule) openedGroups(sure bool) []spread.Group {
+// known, those that which names.
+func (sc *schedule) openedGroups(which domainChance) []spread.Group {
 	out := make([]spread.Group, len(sc.facts.p.Groups))
 	var unknown []bits.Set
-	if !sure {
+	if which == possible {
 		unknown = sc.unknownDomains()
 	}
 	mayBe := make([][][]int32, len(sc.facts.p.Keys)) // by key and new bin
@@ -287,7 +298,7 @@ func (sc *schedule) openedGroups(sure bool) []spread.Group {
 		}
 		for bin := range sc.fleet.bins.newBins() {
 			in := mayBe[group.Key][int(bin)-len(sc.facts.p.Nodes)]
-			if sure && (len(in) != 1 || !sc.settled(group.Key, bin)) {
+			if which == certain && (len(in) != 1 || !sc.settled(group.Key, bin)) {
 				continue
 			}
 			for _, d := range in {
@@ -305,7 +316,7 @@ func (sc *schedule) openedGroups(sure bool) []spread.Group {
 	return out
 }
 
-// settled reports whether a new bin comes up in the same domain of a key, whichever of its possible machines is bought.
+// settled reports whether all machines and choices that are left to a new bin are in the same domain of a key.
 func (sc *schedule) settled(key int, bin problem.BinID) bool {
 	n := sc.fleet.bins.node(bin)
 	of := sc.facts.keyOf(key, n.tmpl)

@@ -6,26 +6,26 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// touches says which groups one variant of a class has to do with.
+// Touches are the groups that one variant of a class has to do with, by topology key.
 type touches struct {
-	ready bool
-	host  touch
-	keys  []touch
-	// one is set where each pod changes what the next may do, so that they are placed one by one.
-	one bool
-	// glued is set where the pods have to be on one host with others.
+	ready bool    // the rest was worked out
+	host  touch   // of the host name
+	keys  []touch // of all other keys that matter to the pods, or to daemons that groups count
+	// oneByOne is set if each pod changes where the next may go, so that they have to be placed one by one.
+	oneByOne bool
+	// glued is set if the pods have to be on one host with others.
 	glued bool
 }
 
 // A touch is the groups of one topology key.
 type touch struct {
 	key     int
-	owned   []int    // groups whose constraint the pods carry
-	self    []bool   // of each of these: it counts the pods as well
-	shunned []int    // required anti-affinity of others that selects the pods
+	owned   []int    // groups that the pods own: they carry the constraint
+	self    []bool   // for each of owned: the group counts the pods as well
+	shunned []int    // required anti-affinity that selects the pods: they must avoid its owners
 	counted []int    // groups that count the pods
-	repels  []int    // required anti-affinity that the pods own
-	reach   bits.Set // domains in which the pods could get a new node, where they are spread over them
+	repels  []int    // required anti-affinity that the pods own: pods that it selects must avoid them
+	reach   bits.Set // domains in which the pods could get a new node, if they own a spread over this key; else nil
 }
 
 // ties holds, for each class and variant, the groups that its pods have to do with, worked out when first needed.
@@ -47,7 +47,7 @@ func (s *state) read(class problem.ClassID, variant int) reading {
 	return reading{class, variant, c, &c.Variants[variant], s.ties.touchesOf(class, variant)}
 }
 
-// ask begins a trial. The one before it is over.
+// ask begins a trial for a reading. It uses the memory of the trial before, which must not be used any more.
 func (s *state) ask(r reading) *trial {
 	s.trial.reading = r
 	return &s.trial
@@ -65,6 +65,7 @@ func (ti *ties) touchesOf(class problem.ClassID, variant int) *touches {
 	return t
 }
 
+// fillTouches works out touchesOf. Classes without any group keep empty touches, unless groups count daemons.
 func (ti *ties) fillTouches(t *touches, class problem.ClassID, v *problem.Variant) {
 	c := &ti.facts.p.Classes[class]
 	t.ready = true
@@ -106,7 +107,7 @@ func (ti *ties) fillTouches(t *touches, class problem.ClassID, v *problem.Varian
 			to.repels = append(to.repels, g)
 		}
 		if group.Key != spread.Host && group.Kind != spread.Affinity {
-			t.one = true
+			t.oneByOne = true
 		}
 		if group.Key != spread.Host && group.Kind == spread.Spread && to.reach == nil {
 			to.reach = ti.reachOf(class).domains[group.Key]
@@ -122,7 +123,7 @@ func (ti *ties) fillTouches(t *touches, class problem.ClassID, v *problem.Varian
 	}
 	for _, to := range t.keys {
 		if len(to.shunned) > 0 {
-			t.one = true
+			t.oneByOne = true
 		}
 	}
 }

@@ -16,18 +16,17 @@ type reading struct {
 	*touches
 }
 
-// A trial is one question: may one more pod join a bin? Each kind of constraint narrows what is left or refuses;
-// what is left after the last one is what commit takes. A state has memory for one trial at a time, so that asking
-// allocates nothing.
+// A trial is one question: may one more pod join a bin? Each kind of constraint narrows the choices or refuses. Then commit places the
+// pod with the choices and domains that the trial holds. A state has memory for one trial at a time, so that asking allocates nothing.
 type trial struct {
 	reading
 	bin problem.BinID
-	// mask is the choices that remain for a new bin; not meant where the bin exists.
+	// mask is the choices that remain for a new bin; it means nothing for an existing one.
 	mask bits.Set
-	// domain is, of each topology key that the pod has to do with, where it would be counted.
+	// domain is, for each topology key that the pod has to do with, the domain in which it would be counted.
 	domain []int32
-	// Domains are settled key by key, and taken back where the next key finds none: by depth, the choices left so far, and the domains
-	// in the order of preference.
+	// Domains are settled key by key, with backtracking. By depth: the choices left so far (steps[0] is mask), and the domains in the
+	// order in which they are tried.
 	steps  []bits.Set
 	orders [][]int32
 }
@@ -55,9 +54,10 @@ func (f *fleet) try(q *trial, bin problem.BinID) verdict {
 	return f.admit(q)
 }
 
-// most returns how many pods, up to want, may join at once after a trial that was admitted.
-func (f *fleet) most(q *trial, want int) int {
-	if q.one || len(q.c.Ports) > 0 || len(q.c.Volumes) > 0 || len(q.c.Devices) > 0 {
+// mostAtOnce returns how many pods, from 1 up to want, may be committed together after a trial that was admitted. It is 1 if the first pod
+// may change what the rules answer to the next.
+func (f *fleet) mostAtOnce(q *trial, want int) int {
+	if q.oneByOne || len(q.c.Ports) > 0 || len(q.c.Volumes) > 0 || len(q.c.Devices) > 0 {
 		return 1
 	}
 	if n := f.bins.node(q.bin); n != nil && len(f.bins.template(n).Min) > 0 {

@@ -8,7 +8,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// A new node whose pods do not care may be launched in any domain of a topology key. Assume that it comes up in a
+// A new node may be launched in any domain of a topology key if the key does not matter to its pods. Assume that it comes up in a
 // domain in which a spread of other pods has no node and could get none. From then on kube-scheduler counts that
 // domain with zero pods, and the spread's maxSkew is violated for as long as it stays empty. Such a domain is
 // unknown to the spread. So the choices of new nodes are narrowed to domains that every placed spread knows, as far
@@ -20,10 +20,10 @@ type unknowns struct {
 	spreads []filtered
 }
 
-// A filtered spread counts only nodes that pass its filter: no such node may be in a domain that the spread does not know.
+// A filtered spread counts only nodes that pass its filter. So new nodes in domains that it does not know should not pass the filter.
 type filtered struct {
 	group int
-	known bits.Set // the domains that it has, or that the pod may get
+	known bits.Set // domains with nodes that it counts, and domains in which its owners could get a node
 }
 
 // findUnknown returns the domains that spreads of placed pods do not know.
@@ -32,7 +32,7 @@ func (sc *schedule) findUnknown() unknowns {
 	if len(out.domains) == 0 {
 		return out
 	}
-	known := sc.openedGroups(true)
+	known := sc.openedGroups(certain)
 	asked := map[*touches]bool{}
 	for p := range sc.fleet.bins.puts() {
 		if t := sc.required(p.Class); !asked[t] {
@@ -70,8 +70,8 @@ func (sc *schedule) addUnknown(out *unknowns, t *touches, known []spread.Group) 
 	}
 }
 
-// avoid keeps new bins out of unknown domains if their pods allow it: it narrows their choices, and gives them another target.
-func (sc *schedule) avoid() {
+// avoidUnknown keeps new bins out of unknown domains if their pods allow it: it narrows their choices, and gives them another target.
+func (sc *schedule) avoidUnknown() {
 	unknown := sc.findUnknown().domains
 	if !slices.ContainsFunc(unknown, bits.Set.Any) {
 		return
@@ -80,7 +80,7 @@ func (sc *schedule) avoid() {
 		if len(n.puts) == 0 || n.held != problem.NoReservation {
 			continue
 		}
-		sc.leaveUnknown(unknown, bin)
+		sc.retargetFromUnknown(unknown, bin)
 		sc.avoidChoices(unknown, bin)
 		if n.fixed() || !sc.isUnknown(unknown, bin, n.target) {
 			continue
@@ -94,8 +94,8 @@ func (sc *schedule) avoid() {
 	}
 }
 
-// leaveUnknown gives a new bin another target if its target is sold in unknown domains only, and its pods are bound to no domain.
-func (sc *schedule) leaveUnknown(unknown []bits.Set, bin problem.BinID) {
+// retargetFromUnknown gives a new bin another target if its target is sold in unknown domains only, and its pods are bound to no domain.
+func (sc *schedule) retargetFromUnknown(unknown []bits.Set, bin problem.BinID) {
 	n := sc.fleet.bins.node(bin)
 	tmpl, less := sc.fleet.bins.template(n), sc.fleet.bins.maskOf(bin).Clone()
 	for k := range unknown {

@@ -25,7 +25,7 @@ func (f *fleet) openVolumes(bin problem.BinID) {
 	f.volumes.Open(f.facts.attachables(n.tmpl, n.target), nil)
 }
 
-// attachables is what a shape of a template takes of each driver.
+// attachables returns, by driver, how many volumes a shape of a template can attach.
 func (f *facts) attachables(t problem.TemplateID, shape int) []volumes.Use {
 	var out []volumes.Use
 	for d := range f.p.Drivers {
@@ -34,6 +34,7 @@ func (f *facts) attachables(t problem.TemplateID, shape int) []volumes.Use {
 	return out
 }
 
+// fitsVolumes reports whether an empty node of a shape can attach all volumes of one pod. It looks only at driver limits.
 func fitsVolumes(c *problem.Class, t *problem.Template, shape int) bool {
 	for i, v := range c.Volumes {
 		n := int32(0)
@@ -51,7 +52,7 @@ func fitsVolumes(c *problem.Class, t *problem.Template, shape int) bool {
 
 func (f *fleet) cutVolumes(bin problem.BinID, shapes bits.Set) { f.cutVolumesWith(bin, nil, shapes) }
 
-// cutVolumesWith is cutVolumes once more volumes are attached.
+// cutVolumesWith takes out the shapes that cannot attach the volumes on a new bin and more ones.
 func (f *fleet) cutVolumesWith(bin problem.BinID, more []volumes.Volume, shapes bits.Set) {
 	t := f.bins.template(f.bins.node(bin))
 	for d := range f.facts.p.Drivers {

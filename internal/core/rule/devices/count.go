@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// A Demand is how many devices of some kinds are needed, whichever these are.
+// A Demand is how many devices are needed, each of any of some kinds.
 type Demand struct {
-	Kinds []bool
+	Kinds []bool // by kind
 	Count int64
 }
 
-// Demands is what claims come down to where numbers say all that they ask for. Where a claim may be served in
-// several ways, wants all there is, or cares how its devices go together, numbers do not.
+// Demands returns the requests of claims as demands. It returns false if demands cannot say what the claims ask for: a claim is shared or
+// allocated, has constraints, or has a request with several options, for all devices, or for an administrator.
 func Demands(claims []*Claim) (out []Demand, ok bool) {
 	for _, c := range claims {
 		if c.Shared || c.At != Nowhere || len(c.Constraints) > 0 {
@@ -29,6 +29,7 @@ func Demands(claims []*Claim) (out []Demand, ok bool) {
 	return out, true
 }
 
+// demandOf returns a request as a demand; false if that is not possible, or if a selector cannot be answered.
 func demandOf(r *Request) (Demand, bool) {
 	if len(r.Options) != 1 || r.Options[0].All || r.Options[0].Admin {
 		return Demand{}, false
@@ -45,7 +46,7 @@ func demandOf(r *Request) (Demand, bool) {
 	return d, true
 }
 
-// Within reports whether whatever serves the one demand would serve the other.
+// Within reports whether each kind that serves the demand is among kinds.
 func (d *Demand) Within(kinds []bool) bool {
 	for k, wanted := range d.Kinds {
 		if wanted && !kinds[k] {
@@ -55,8 +56,8 @@ func (d *Demand) Within(kinds []bool) bool {
 	return true
 }
 
-// Free counts the devices of some kinds that are not allocated. Those that may be allocated several times never run
-// out, as far as numbers of devices say.
+// Free counts the devices of some kinds that are not allocated. If one of them may be allocated several times, it returns a number that is
+// never used up.
 func (s *State) Free(kinds []bool) int64 {
 	n := int64(0)
 	for i := range s.inventory.Devices {
@@ -71,5 +72,5 @@ func (s *State) Free(kinds []bool) int64 {
 	return n
 }
 
-// Same reports whether two demands are for the same kinds.
+// Same reports whether the demand is for exactly these kinds.
 func (d *Demand) Same(kinds []bool) bool { return slices.Equal(d.Kinds, kinds) }

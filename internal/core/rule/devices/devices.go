@@ -1,9 +1,15 @@
-// Package devices reports whether what claims ask for can be allocated from the devices of a node, in the order in which kube-scheduler
-// tries them: the first allocation that it would find is reckoned with, so that the next pod finds here what it will
-// find there.
+// Package devices reports whether resource claims can be allocated from the devices of a node. It tries devices in the order of
+// kube-scheduler and takes the first allocation that kube-scheduler would find, so that plans leave the next pod the same devices.
 //
-// Everything is numbers: which devices a selector takes was worked out before. A State never changes; what it was asked once it
-// remembers, because nodes of one kind are asked the same over and over.
+//	inventory  the devices of a node, of which none is allocated
+//	kind       devices that no selector of the problem tells apart
+//	claim      requests; each gets devices by one of its options. Constraints tie the devices of several requests
+//	state      an inventory with what is allocated of it. It never changes; With returns another state
+//	search     the search for the devices of one pod's claims (search.go)
+//	demand     a claim as mere numbers of devices, for the packer (count.go)
+//
+// Everything is numbers: package compile/devices evaluates the selectors before. A State caches its answers, because nodes of one kind are
+// asked the same questions again and again.
 package devices
 
 import (
@@ -16,14 +22,14 @@ import (
 // A Device is offered by a driver on a node.
 type Device struct {
 	Kind     int     // claims cannot tell devices of one kind apart
-	Driver   int     // who offers it
-	Capacity []int64 // of a device that may be allocated several times: what its shares may take together, by dimension
+	Driver   int     // which offers it
+	Capacity []int64 // if Multiple: what its shares may take together, by dimension
 	Multiple bool    // it may be allocated several times
 	Draws    []Draw
 	Mixed    bool // it is not known whether kube-scheduler allocates it
 }
 
-// A Draw is how much of a counter a device takes while it is allocated: partitions of one piece of hardware have them in common.
+// A Draw is how much of a counter a device takes while it is allocated. Partitions of one piece of hardware share counters.
 type Draw struct {
 	Counter int
 	Amount  int64
@@ -35,13 +41,13 @@ const Most = math.MaxInt64 / 4
 // An Inventory is the devices of a node, in the order in which they are tried.
 type Inventory struct {
 	Devices  []Device
-	Counters []int64 // what there is of each
-	Unsure   bool    // there are more of which nothing is known now: no claim gets all
+	Counters []int64 // the size of each
+	Unsure   bool    // there are more devices, but it is not known which: a request for all devices is refused
 }
 
 // A Claim is devices that are allocated together.
 type Claim struct {
-	ID          int // of the problem; equal for claims that ask the same, unless they are Shared
+	ID          int // in the problem; equal for claims that ask the same, unless they are Shared
 	Name        string
 	Requests    []Request
 	Constraints []Constraint
@@ -62,33 +68,33 @@ type Request struct {
 type Option struct {
 	Count int   // of devices, unless All
 	All   bool  // every device that fits, at least one
-	Admin bool  // also such as are allocated already; nothing else goes without them for it
+	Admin bool  // administrator access: it also gets allocated devices, and takes none from other claims
 	Fits  []Fit // by kind
 }
 
-// A Fit is what an option makes of a kind of device.
+// A Fit is whether and how devices of a kind serve an option.
 type Fit struct {
-	Selected  bool
-	Tolerated bool    // its taints are, or it has none
-	Within    bool    // a single share is within its capacity and its rules
-	Takes     []int64 // of the capacity of a device that may be allocated several times
-	Bad       *Refusal
+	Selected  bool     // the selectors take the kind
+	Tolerated bool     // its taints are tolerated, or it has none
+	Within    bool     // a single share is within its capacity and its rules
+	Takes     []int64  // if Multiple: what a share takes of the capacity
+	Bad       *Refusal // why the selectors cannot be answered; nil if they can
 }
 
 // A Constraint is about an attribute of the devices of some requests.
 type Constraint struct {
-	Distinct bool     // all differ in it; else all have it in common
-	Values   []int32  // by kind, −1 without it
-	Bad      []string // by kind: the attribute, where its value is not known before the device is there; nil where all are known
-	On       [][]bool // by request and option: it is about them
+	Distinct bool     // all devices differ in it; else all have the same value
+	Values   []int32  // by kind, −1 without the attribute
+	Bad      []string // by kind: the attribute, if its value is not known before the device is there; nil if all are known
+	On       [][]bool // by request and option: the constraint is about its devices
 }
 
 // A Why says what is in the way of an allocation.
 type Why uint8
 
 const (
-	TooFew  Why = iota // devices that fit are not there or not free
-	Unknown            // what is asked about them is known only once they are there
+	TooFew  Why = iota // too few devices that fit exist and are free
+	Unknown            // a selector asks about an attribute that is known only once the device is there
 	Invalid            // a selector cannot be evaluated
 	TooHard            // the search for an allocation was given up
 )
@@ -106,12 +112,13 @@ type State struct {
 	effort    *Effort
 	used      []bool    // by device
 	shares    [][]int64 // by device: what shares of it took together, nil before the first
-	counters  []int64   // what is left
-	held      []int     // shared claims that are allocated here, sorted
+	counters  []int64   // what is left of each
+	held      []int     // IDs of shared claims that are allocated here, sorted
 	drivers   []int     // of devices that were allocated by With, sorted
 	known     map[string]answer
 }
 
+// An answer is a cached result of With, by the IDs of the claims.
 type answer struct {
 	next *State
 	no   *Refusal
@@ -120,13 +127,13 @@ type answer struct {
 // An Effort is what searches have cost, in steps.
 type Effort struct{ Steps int }
 
-// New is an inventory of which nothing is allocated. What is asked about it is added to an effort.
+// New returns a state in which nothing of an inventory is allocated. The steps of its searches are added to effort.
 func New(inv *Inventory, effort *Effort) *State {
 	return &State{inventory: inv, effort: effort, used: make([]bool, len(inv.Devices)),
 		shares: make([][]int64, len(inv.Devices)), counters: slices.Clone(inv.Counters)}
 }
 
-// Use marks a device as allocated, or as shared by a pod that takes so much of it. It may only be called before any pody is asked.
+// Use marks a device as allocated, or, if it may be allocated several times, adds a share of it. It must not be called after With.
 func (s *State) Use(device int, share []int64) {
 	d := &s.inventory.Devices[device]
 	if s.used[device] || s.shares[device] != nil && !d.Multiple {
@@ -149,13 +156,14 @@ func (s *State) Use(device int, share []int64) {
 	s.shares[device] = sum
 }
 
+// draw takes the draws of a device off the counters.
 func (s *State) draw(d *Device) {
 	for _, x := range d.Draws {
 		s.counters[x.Counter] = max(s.counters[x.Counter]-x.Amount, -Most)
 	}
 }
 
-// Hold marks a shared claim as allocated here: pods that use it need nothing more. It may only be called before anybody is asked.
+// Hold marks a shared claim as allocated here: further pods that use it need no devices for it. It must not be called after With.
 func (s *State) Hold(claim *Claim) {
 	if at, has := slices.BinarySearch(s.held, claim.ID); !has {
 		s.held = slices.Insert(s.held, at, claim.ID)
@@ -168,10 +176,10 @@ func (s *State) Holds(claim *Claim) bool {
 	return has
 }
 
-// Drivers are those whose devices were allocated on top of what the state began with.
+// Drivers returns the drivers of devices that were allocated by With.
 func (s *State) Drivers() []int { return s.drivers }
 
-// With is the state once the claims of one more pod are allocated, in their order, or why they cannot be.
+// With returns the state after the claims of one more pod are allocated, in their order, or why they cannot be.
 func (s *State) With(claims []*Claim) (*State, *Refusal) {
 	key := make([]byte, 0, 16)
 	for _, c := range claims {
@@ -188,6 +196,7 @@ func (s *State) With(claims []*Claim) (*State, *Refusal) {
 	return a.next, a.no
 }
 
+// find works out With. Shared claims that are allocated here need no search.
 func (s *State) find(claims []*Claim) answer {
 	var open []*Claim
 	for _, c := range claims {
@@ -204,10 +213,10 @@ func (s *State) find(claims []*Claim) answer {
 	if no != nil {
 		return answer{no: no}
 	}
-	return answer{next: q.state()}
+	return answer{next: q.allocated()}
 }
 
-// All returns what each of some states is once the claims of one more pod are allocated; all of them must agree to it.
+// All does so for each of some states, and returns a refusal if any of them refuses. They are what one node may turn out to have.
 func All(states []*State, claims []*Claim) ([]*State, *Refusal) {
 	out := make([]*State, len(states))
 	for i, s := range states {

@@ -3,8 +3,8 @@ package devices
 import "slices"
 
 const (
-	mostSteps   = 20_000 // of one search; nothing waits for a claim that is harder
-	freeLooks   = 100    // at devices in each step; more of them count as further steps
+	mostSteps   = 20_000 // of one search; harder claims are refused as TooHard
+	freeLooks   = 100    // devices that a step may look at; each further freeLooks count as a step
 	mostDevices = 32     // of one claim, by the API
 )
 
@@ -12,16 +12,16 @@ const (
 type search struct {
 	*State
 	claims []*Claim
-	all    map[*Option][]int // of options that want all devices: which these are
+	all    map[*Option][]int // for options that want all devices: which these are
 	rules  [][]rule          // by claim and constraint
 	picks  []pick
 	steps  int
-	far    place    // the furthest that it came
-	no     *Refusal // ends the search
-	spent  []int64  // of counters
+	far    place    // the furthest request that it came to: the one named in a refusal
+	no     *Refusal // set by what ends the whole search; nil while other devices may be tried
+	spent  []int64  // by counter: what the picks draw
 }
 
-// A place is how far a search has come: a request of a claim.
+// A place is a request of a claim.
 type place struct{ claim, request int }
 
 // A pick is one device that a search has chosen.
@@ -29,10 +29,10 @@ type pick struct {
 	place
 	option *Option
 	device int
-	first  bool // it drew the counters of the device
+	first  bool // it draws the counters of the device; further shares of a device do not
 }
 
-// A rule is what a constraint has seen of the devices that were picked: their values.
+// A rule is the state of a constraint: the values of its attribute in the devices that were picked.
 type rule struct{ seen []int32 }
 
 func newSearch(s *State, claims []*Claim) *search {
@@ -44,6 +44,7 @@ func newSearch(s *State, claims []*Claim) *search {
 	return q
 }
 
+// run searches, and leaves the devices of all claims in picks. It returns why that is not possible.
 func (q *search) run() *Refusal {
 	if q.findAll(); q.no != nil {
 		return q.no
@@ -57,6 +58,7 @@ func (q *search) run() *Refusal {
 	return nil
 }
 
+// nameOf returns a request as "claim/request".
 func (q *search) nameOf(at place) string {
 	c := q.claims[min(at.claim, len(q.claims)-1)]
 	if at.request < len(c.Requests) {
@@ -65,7 +67,7 @@ func (q *search) nameOf(at place) string {
 	return c.Name
 }
 
-// findAll finds what all devices are, before any is picked.
+// findAll lists the devices of each option that wants all, before any device is picked, as kube-scheduler does.
 func (q *search) findAll() {
 	for ci, c := range q.claims {
 		for ri := range c.Requests {
@@ -78,6 +80,7 @@ func (q *search) findAll() {
 	}
 }
 
+// listAll lists the devices of one option that wants all.
 func (q *search) listAll(at place, o *Option) {
 	if q.inventory.Unsure {
 		q.refuse(at, &Refusal{Why: TooFew})
@@ -95,13 +98,14 @@ func (q *search) listAll(at place, o *Option) {
 	q.all[o] = list
 }
 
+// refuse ends the search; the first reason stays.
 func (q *search) refuse(at place, why *Refusal) {
 	if q.no == nil {
 		q.no = &Refusal{why.Why, q.nameOf(at), why.Detail}
 	}
 }
 
-// next serves the requests from a place on.
+// next serves the requests from a place on, and reports whether it could. It tries the options of a request in their order.
 func (q *search) next(at place) bool {
 	if at.claim == len(q.claims) {
 		return true
@@ -124,7 +128,8 @@ func (q *search) next(at place) bool {
 	return false
 }
 
-// serve picks the devices of an option from the k-th on, among the devices from one on.
+// serve picks the devices of option oi of a request, from its k-th on, and serves all requests after it. Only the devices from index from
+// on are tried. It reports whether it could, and takes its picks back if not.
 func (q *search) serve(at place, oi, k, from int) bool {
 	if !q.step(at) {
 		return false
@@ -166,7 +171,7 @@ func (q *search) serve(at place, oi, k, from int) bool {
 	return false
 }
 
-// step counts a step, and ends a search that has made too many.
+// step counts a step, and ends a search that has made too many. It reports whether the search goes on.
 func (q *search) step(at place) bool {
 	if q.steps++; q.steps > mostSteps {
 		q.refuse(at, &Refusal{Why: TooHard})
@@ -174,14 +179,14 @@ func (q *search) step(at place) bool {
 	return q.no == nil
 }
 
-// try picks a device as the k-th of an option, and serves what is left.
+// try picks device d as the k-th of an option, serves what is left, and reports whether it could. If not, the pick is taken back.
 func (q *search) try(at place, oi, k, d int) bool {
 	o := &q.claims[at.claim].Requests[at.request].Options[oi]
-	if !q.free(at, o, d) || !o.Fits[q.inventory.Devices[d].Kind].Tolerated || !q.draws(d) {
+	if !q.free(at, o, d) || !o.Fits[q.inventory.Devices[d].Kind].Tolerated || !q.countersAllow(d) {
 		return false
 	}
 	if !q.obeys(at, oi, d) {
-		if o.All { // kube-scheduler tries nothing else then
+		if o.All { // kube-scheduler gives up then, without trying other options
 			q.refuse(at, &Refusal{Why: TooFew})
 		}
 		return false
@@ -191,18 +196,18 @@ func (q *search) try(at place, oi, k, d int) bool {
 	}
 	q.picks = append(q.picks, pick{at, o, d, !q.inUse(d)})
 	q.note(at, oi, d)
-	q.count(1)
+	q.countDraws(1)
 	if q.serve(at, oi, k+1, d+1) {
 		return true
 	}
-	q.count(-1)
+	q.countDraws(-1)
 	q.forget(at, oi)
 	q.picks = q.picks[:len(q.picks)-1]
 	return false
 }
 
-// count adds what the last pick draws of counters, so many times.
-func (q *search) count(times int64) {
+// countDraws adds what the last pick draws to spent (times 1), or takes it off (times −1).
+func (q *search) countDraws(times int64) {
 	if p := q.picks[len(q.picks)-1]; p.first {
 		for _, x := range q.inventory.Devices[p.device].Draws {
 			q.spent[x.Counter] += times * x.Amount
@@ -220,13 +225,14 @@ func (q *search) pickedBy(claim int) (n int) {
 	return n
 }
 
-// inUse reports whether a device that may be allocated several times is, so that its counters are drawn.
+// inUse reports whether a device that may be allocated several times is allocated, so that its counters are drawn already.
 func (q *search) inUse(d int) bool {
 	return q.inventory.Devices[d].Multiple && (q.shares[d] != nil ||
 		slices.ContainsFunc(q.picks, func(p pick) bool { return p.device == d }))
 }
 
-// free reports whether no claim has a device that keeps it from others. An administrator gets one twice only in different claims.
+// free reports whether an option may have a device, as far as other claims go. With administrator access a device may be in several claims,
+// but only once in each.
 func (q *search) free(at place, o *Option, d int) bool {
 	if q.inventory.Devices[d].Multiple {
 		return true
@@ -237,7 +243,7 @@ func (q *search) free(at place, o *Option, d int) bool {
 	return !slices.ContainsFunc(q.picks, func(p pick) bool { return p.device == d && (!o.Admin || p.claim == at.claim) })
 }
 
-// selects asks the selectors. A selector that cannot be answered ends the search.
+// selects reports whether the selectors of an option take a device. A selector that cannot be answered ends the search.
 func (q *search) selects(at place, o *Option, d int) bool {
 	f := &o.Fits[q.inventory.Devices[d].Kind]
 	switch {
@@ -278,8 +284,8 @@ func (q *search) hasRoom(o *Option, d int) bool {
 	return true
 }
 
-// draws reports whether the counters of a device allow it.
-func (q *search) draws(d int) bool {
+// countersAllow reports whether enough is left of the counters that a device draws.
+func (q *search) countersAllow(d int) bool {
 	if q.inUse(d) {
 		return true
 	}
@@ -291,7 +297,7 @@ func (q *search) draws(d int) bool {
 	return true
 }
 
-// obeys asks the constraints of a claim about one more device.
+// obeys reports whether the constraints of a claim allow one more device. An attribute that is not known ends the search.
 func (q *search) obeys(at place, oi, d int) bool {
 	c := q.claims[at.claim]
 	kind := q.inventory.Devices[d].Kind
@@ -313,7 +319,7 @@ func (q *search) obeys(at place, oi, d int) bool {
 	return true
 }
 
-// note tells the constraints that a device was picked, and forget that the last one was not.
+// note records the values of a picked device in the constraints of its claim.
 func (q *search) note(at place, oi, d int) {
 	c := q.claims[at.claim]
 	for i := range c.Constraints {
@@ -324,6 +330,7 @@ func (q *search) note(at place, oi, d int) {
 	}
 }
 
+// forget takes back what the last note recorded.
 func (q *search) forget(at place, oi int) {
 	c := q.claims[at.claim]
 	for i := range c.Constraints {
@@ -334,8 +341,8 @@ func (q *search) forget(at place, oi int) {
 	}
 }
 
-// state is what there is once the picks are allocated. What an administrator looks at is not taken from anybody.
-func (q *search) state() *State {
+// allocated returns the state after the picks are allocated. Devices that an option with administrator access gets stay free.
+func (q *search) allocated() *State {
 	next := &State{inventory: q.inventory, effort: q.effort, used: slices.Clone(q.used),
 		shares: slices.Clone(q.shares), counters: slices.Clone(q.counters),
 		held: slices.Clone(q.held), drivers: slices.Clone(q.drivers)}

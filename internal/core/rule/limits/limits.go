@@ -9,9 +9,9 @@ const Unlimited = quantity.Max
 
 // A Pool is what one pool may still open.
 type Pool struct {
-	Limited bool
-	Left    quantity.Vec // per resource; Unlimited where nothing is said
-	Nodes   int64        // how many more nodes; Unlimited where nothing is said
+	Limited bool         // false: nothing limits it, and the other fields are not used
+	Left    quantity.Vec // per resource; Unlimited without a limit
+	Nodes   int64        // how many more nodes; Unlimited without a limit
 }
 
 // An Axis is what a limit is about: the number of nodes, or a resource.
@@ -27,7 +27,7 @@ func (p *Pool) Fits(capacity quantity.Vec) bool {
 	return !short
 }
 
-// Short returns what the pool has too little of for a node with this capacity, if there is anything.
+// Short returns the first axis on which the pool has too little for a node with this capacity; false if it has enough.
 func (p *Pool) Short(capacity quantity.Vec) (Axis, bool) {
 	if !p.Limited {
 		return Axis{}, false
@@ -46,9 +46,10 @@ func (p *Pool) Short(capacity quantity.Vec) (Axis, bool) {
 // Take takes a node's capacity from what is left.
 func (p *Pool) Take(capacity quantity.Vec) { p.change(capacity, -1) }
 
-// Give gives it back.
+// Give gives a node's capacity back.
 func (p *Pool) Give(capacity quantity.Vec) { p.change(capacity, 1) }
 
+// change adds a node and its capacity to what is left (sign 1), or takes them off (sign −1).
 func (p *Pool) change(capacity quantity.Vec, sign int64) {
 	if !p.Limited {
 		return

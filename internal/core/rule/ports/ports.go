@@ -26,7 +26,7 @@ type Table struct {
 	index map[Port]int
 }
 
-// Intern returns the number of p.
+// Intern returns the number of p, a new one if no equal port has one. No protocol means TCP.
 func (t *Table) Intern(p Port) int {
 	if p.Protocol == "" {
 		p.Protocol = "TCP"
@@ -48,7 +48,7 @@ func (t *Table) Intern(p Port) int {
 // Port returns an interned port.
 func (t *Table) Port(i int) Port { return t.ports[i] }
 
-// Conflicts returns the ports that exclude any of mine.
+// Conflicts returns the interned ports that exclude any of mine.
 func (t *Table) Conflicts(mine []int) bits.Set {
 	s := bits.Make(len(t.ports))
 	for _, m := range mine {

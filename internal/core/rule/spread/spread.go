@@ -1,5 +1,6 @@
-// Package spread counts matching pods per topology domain and says where one more may go. It serves topology spread,
-// pod affinity and pod anti-affinity with its inverse.
+// Package spread counts matching pods per topology domain and decides where one more may go. It serves topology spread,
+// pod affinity, and pod anti-affinity in both directions: owners avoid matching pods, and matching pods avoid owners. An
+// owner is a pod that carries the constraint; a matching pod is selected by its selector.
 //
 // A domain is a dense number: the value of a label, or for the host name the bin itself. Counts change only through Add and
 // Remove, so a Group is always exact for what was placed. Host domains are counted per bin and have minimum zero,
@@ -12,7 +13,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 )
 
-// Host is the key of groups whose domains are the bins themselves.
+// Host is the key of groups by host name: each bin is a domain.
 const Host = -1
 
 // A Kind is what a group asks of its owners.
@@ -25,25 +26,25 @@ const (
 	Anti                 // only where no matching pods are
 )
 
-// A Group is one constraint, shared by all pods that own it. Everything but the counts is constant.
+// A Group is one constraint, shared by all pods that own it. Everything but Universe and the counts is constant.
 type Group struct {
 	Kind       Kind
 	Key        int // topology key, or Host
 	MaxSkew    int32
 	MinDomains int32
 	Required   bool // anti-affinity: owners also keep matching pods away
-	// Universe is the domains of nodes that a spread counts; nil for other kinds and for Host. For an owner those
-	// exist besides in which it could get a new node.
+	// Universe is the domains of nodes that a spread counts; nil for other kinds and for Host. An owner also counts
+	// the domains in which it could get a new node (reach).
 	Universe bits.Set
-	// Nodes are the existing nodes whose pods are counted, nil for all. Templates and Filter say the same of new ones:
+	// Nodes are the existing nodes on which pods are counted, nil for all. Templates and Filter say the same of new ones:
 	// tolerated templates (nil for all), and requirement sets of which one must be met (nil for none).
 	Nodes     bits.Set
 	Templates bits.Set
 	Filter    []int
 	// Beside are the topology keys of the owners' other spreads: nodes without one of these labels are not counted.
 	Beside []int
-	// Others are the topology keys of the owners' other terms of affinity. A term is about pods wherever they are:
-	// Elsewhere counts those that match and have no domain here, but one of another term.
+	// Others are the topology keys of the owners' other terms of affinity. Elsewhere counts matching pods that have no
+	// domain of Key, but one of Others.
 	Others    []int
 	Elsewhere int
 
@@ -61,6 +62,7 @@ func (g *Group) Clone() Group {
 	return c
 }
 
+// at returns the count of domain d, 0 for a domain that has none or for no domain.
 func at(counts []int32, d int) int32 {
 	if d < 0 || d >= len(counts) {
 		return 0
@@ -79,10 +81,10 @@ func (g *Group) Add(d int, n int32) {
 	g.Total += int(n)
 }
 
-// nowhere reports whether no pod that an affinity looks for is in a domain of any of the owners' terms.
+// nowhere reports whether no matching pod is in a domain of any of the owners' affinity terms.
 func (g *Group) nowhere() bool { return g.Total == 0 && g.Elsewhere == 0 }
 
-// Know records that there is a node in domain d.
+// Know records that there is a node in domain d. It matters to spreads over a label only.
 func (g *Group) Know(d int) {
 	if g.Kind == Spread && g.Key != Host {
 		g.Universe = g.Universe.Grow(d)
@@ -96,6 +98,7 @@ func (g *Group) AddOwners(d int, n int32) {
 	g.Owners[d] += n
 }
 
+// grown returns counts with zeros appended, so that domain d has one.
 func grown(counts []int32, d int) []int32 {
 	for d >= len(counts) {
 		counts = append(counts, 0)
@@ -103,8 +106,8 @@ func grown(counts []int32, d int) []int32 {
 	return counts
 }
 
-// Least returns the smallest count over the domains that exist for an owner which could get a new node in those of reach. With fewer
-// domains than MinDomains it is zero.
+// Least returns the smallest count over the domains of Universe and reach; −1 if there are none. With fewer domains than MinDomains it is
+// zero.
 func (g *Group) Least(reach bits.Set) int32 {
 	least, n := int32(-1), int32(0)
 	for w := range max(len(g.Universe), len(reach)) {
@@ -131,8 +134,8 @@ func (g *Group) Least(reach bits.Set) int32 {
 	return least
 }
 
-// Admits reports whether one more owner may go to domain d. self says that the owner matches the group's selector; reach
-// are the domains in which it could get a new node.
+// Admits reports whether one more owner may go to domain d; d is below 0 for no domain. self reports that the group counts the owner;
+// reach is the domains in which the owner could get a new node.
 func (g *Group) Admits(d int, self bool, reach bits.Set) bool {
 	switch g.Kind {
 	case Spread:
@@ -157,7 +160,7 @@ func (g *Group) Admits(d int, self bool, reach bits.Set) bool {
 // Repels reports whether owners of an anti-affinity keep matching pods out of domain d.
 func (g *Group) Repels(d int) bool { return g.Required && g.OwnersAt(d) > 0 }
 
-// HostRoom returns how many more pods that own and match (self) the host-level group may join bin, at most limit.
+// HostRoom returns how many more owners of a host-level group may join bin, at most limit. self reports that the group counts them.
 func (g *Group) HostRoom(bin int, self bool, limit int) int {
 	switch g.Kind {
 	case Spread:

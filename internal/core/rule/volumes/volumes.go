@@ -18,13 +18,13 @@ type Use struct{ Count, Limit int32 }
 type Book struct {
 	drivers int
 	use     []Use   // bin-major
-	ids     [][]int // volumes that the pods in question share and that are attached to a bin, sorted
+	ids     [][]int // [bin] IDs of attached volumes, as far as pods of the problem use them, sorted
 }
 
 // NewBook returns a book for so many drivers, without bins.
 func NewBook(drivers int) *Book { return &Book{drivers: drivers} }
 
-// Expect has memory ready for so many further bins.
+// Expect allocates memory for so many further bins.
 func (b *Book) Expect(bins int) {
 	b.use, b.ids = slices.Grow(b.use, bins*b.drivers), slices.Grow(b.ids, bins)
 }
@@ -41,7 +41,7 @@ func (b *Book) Open(uses []Use, ids []int) {
 	b.ids = append(b.ids, slices.Clone(ids))
 }
 
-// Full returns the driver that would exceed its limit if vols came to bin, or -1.
+// Full returns a driver that would exceed its limit if vols were attached to bin, or -1. Volumes that are attached already count once.
 func (b *Book) Full(bin int, vols []Volume) int {
 	for i, v := range vols {
 		u := b.use[bin*b.drivers+v.Driver]
@@ -68,7 +68,7 @@ func (b *Book) Full(bin int, vols []Volume) int {
 	return -1
 }
 
-// Attach records that vols are on bin.
+// Attach records that vols are attached to bin.
 func (b *Book) Attach(bin int, vols []Volume) {
 	for _, v := range vols {
 		at, has := slices.BinarySearch(b.ids[bin], v.ID)
