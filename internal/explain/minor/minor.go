@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// A Feature is what needs something of Kubernetes that older minors do not have.
+// A Feature of Karpenter needs a minor of Kubernetes.
 type Feature struct {
 	name  string
 	since uint // 1.since
@@ -31,7 +31,7 @@ func Parse(text string) (*version.Version, error) {
 // In reports whether a cluster of this version has what the feature needs.
 func (f Feature) In(v *version.Version) bool { return v.AtLeast(version.MajorMinor(1, f.since)) }
 
-// Off tells which of the features are off in a cluster of this version, and what each needs.
+// Off returns which of the features are off in a cluster of this version, each with the minor that it needs.
 func Off(v *version.Version, features ...Feature) []string {
 	var off []string
 	for _, f := range features {

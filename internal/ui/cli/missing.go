@@ -28,7 +28,9 @@ func noPod(snap *cluster.Snapshot, namespace, name string) error {
 		return fmt.Errorf("there is no pod %s/%s; one of that name is in %s: add -n %s", namespace, name,
 			strings.Join(same, ", "), same[0])
 	}
-	slices.SortStableFunc(alike, func(a, b cluster.PodKey) int { return cmp.Compare(rank(a, namespace), rank(b, namespace)) })
+	slices.SortStableFunc(alike, func(a, b cluster.PodKey) int {
+		return cmp.Compare(namespaceRank(a, namespace), namespaceRank(b, namespace))
+	})
 	var ask []string
 	for _, p := range alike {
 		ask = append(ask, fmt.Sprintf("pod %s -n %s", p.Name, p.Namespace))
@@ -36,8 +38,8 @@ func noPod(snap *cluster.Snapshot, namespace, name string) error {
 	return noSuch("pod "+namespace+"/"+name, ask, "kubectl get pods -A")
 }
 
-// rank puts pods of a namespace first.
-func rank(p cluster.PodKey, namespace string) int {
+// namespaceRank returns 0 for pods of a namespace and 1 for others, to sort the former first.
+func namespaceRank(p cluster.PodKey, namespace string) int {
 	if p.Namespace == namespace {
 		return 0
 	}
@@ -70,6 +72,8 @@ func noPool(snap *cluster.Snapshot, name string) error {
 // mostAsk is how many questions are named that the user may have meant.
 const mostAsk = 3
 
+// noSuch returns the error about something that does not exist. It suggests a few objects to ask about instead (ask),
+// and the kubectl command that lists all (list).
 func noSuch(what string, ask []string, list string) error {
 	if len(ask) == 0 {
 		return fmt.Errorf("there is no %s, nor anything with a name like it; of a cluster %q lists what there is", what, list)

@@ -42,7 +42,7 @@ func (f *replayFlags) runs(ctx context.Context, env Env, rec *recording.Recordin
 		}
 	}
 	for _, c := range f.changes {
-		if err := apply(out, c); err != nil {
+		if err := applySetting(out, c); err != nil {
 			return nil, nil, fmt.Errorf("--with %s:%s=%s: %w", c.variant, c.setting, c.value, err)
 		}
 	}
@@ -284,7 +284,7 @@ func (o *objects) takeDisks(d *recording.Disks) {
 			o.volumes.pvcs[i] = unbound
 		}
 	}
-	o.assume()
+	o.assumeStorageClasses()
 	for i, c := range o.volumes.storageClasses {
 		later := *c
 		later.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)
