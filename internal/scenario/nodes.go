@@ -116,7 +116,7 @@ func (w *World) claimOf(n *corev1.Node, pool string, ready bool) *v1.NodeClaim {
 	c.Spec.NodeClassRef = &classRef
 	c.Status.ProviderID, c.Status.NodeName = n.Spec.ProviderID, n.Name
 	c.Status.Allocatable, c.Status.Capacity = n.Status.Allocatable, n.Status.Capacity
-	condition.SetTrue(c, v1.ConditionTypeLaunched, opened.Add(-24*time.Hour)) // before any drift that a story tells of
+	condition.SetTrue(c, v1.ConditionTypeLaunched, opened.Add(-24*time.Hour)) // before any drift in a story
 	for _, kind := range reached {
 		condition.SetTrue(c, kind, opened)
 	}

@@ -111,7 +111,8 @@ func (w *World) putPod(d *cluster.Draft, p *corev1.Pod) {
 	d.PutPod(p)
 }
 
-// A note is a property that a story gives to a pod beside its fields.
+// A note holds what a story says about a pod besides the pod's fields: whether the question asks about it, the machine of
+// its seat and since when, and how many plans left it out.
 type note struct {
 	asked, aside bool
 	planned      string

@@ -30,7 +30,7 @@ type Step struct {
 	ID     string
 	Stage  Stage
 	Reason v1.DisruptionReason
-	Text   string   // what goes and what comes, in one sentence; "" if not known after a restart
+	Text   string   // which nodes go and which come, in one sentence; "" if not known after a restart
 	Claims []string // that go
 	Opens  []string // claims that come
 	Saves  cloud.NanoUSD
@@ -106,7 +106,7 @@ func (b *Board) set(what func()) {
 
 // A View is the content of a board at one moment.
 type View struct {
-	Version uint64 // grows with everything that is said
+	Version uint64 // grows with each change of the board
 	Refused map[types.UID]string
 	Disruption
 	Steps []Step

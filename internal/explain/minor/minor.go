@@ -13,10 +13,10 @@ type Feature struct {
 	since uint // 1.since
 }
 
-// Hints are to kube-scheduler, which takes status.nominatedNodeName from others since 1.35.
+// Hints returns the feature of hints to kube-scheduler, which accepts status.nominatedNodeName of others since 1.35.
 func Hints() Feature { return Feature{"hints to kube-scheduler", 35} }
 
-// Devices are planned for by resource.k8s.io/v1, which is served since 1.34.
+// Devices returns the feature of planning for devices. It reads resource.k8s.io/v1, which is served since 1.34.
 func Devices() Feature { return Feature{"devices by resource claims", 34} }
 
 // Parse reads a version such as v1.36.3, 1.36 or v1.36.3-eks-1234.

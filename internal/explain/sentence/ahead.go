@@ -14,7 +14,7 @@ import (
 type Announced struct {
 	Source, Namespace string
 	Due               time.Time      // zero for at once
-	Learned           forecast.Basis // zero for what is known
+	Learned           forecast.Basis // zero if the pods were announced and not learned
 }
 
 // OpenedAhead returns what a machine was opened for ahead of time, with the number of pods of each announcement; ""

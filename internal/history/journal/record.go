@@ -17,12 +17,12 @@ const (
 	Opened   Act = "opened"   // a NodeClaim was created for some pods, or in place of others
 	Refused  Act = "refused"  // pods have no place, and why
 	Placed   Act = "placed"   // pods were given room that is there, or on its way
-	Stepped  Act = "stepped"  // a change of the fleet was begun: what goes, what comes, what that saves
+	Stepped  Act = "stepped"  // a disruption step was begun: which nodes go, which come, what that saves
 	HeldBack Act = "heldBack" // a change was not begun, or was taken back
 	Evicted  Act = "evicted"  // the API server accepted evictions
 	Launched Act = "launched" // the cloud gave a machine
-	FellBack Act = "fellBack" // the cloud had not what was asked for, or refused
-	Repaired Act = "repaired" // a broken machine was let go
+	FellBack Act = "fellBack" // a launch failed: the cloud had no such machine, or refused
+	Repaired Act = "repaired" // the claim of a broken machine was deleted
 )
 
 // Interrupted is the reason of evictions from a machine that the cloud takes back.
@@ -102,7 +102,7 @@ func fitted[T any](list []T, most int) []T {
 	return append(make([]T, 0, len(list)), list...)
 }
 
-// Rough sizes of what a record takes in memory beside its texts.
+// Rough sizes in memory of a record, an object and an option, without their texts.
 const (
 	recordBytes = 320
 	objectBytes = 48
@@ -168,7 +168,7 @@ type Query struct {
 	Object *Object
 	Act    Act
 	Reason string
-	Last   int // of those that are left, so many of the newest; 0 for all
+	Last   int // at most this many records, the newest; 0 for all
 }
 
 // Select returns the records that match a query, in their order.

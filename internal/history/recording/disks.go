@@ -69,8 +69,8 @@ func (d *Disks) add(kind string, raw json.RawMessage) error {
 	return nil
 }
 
-// disksOf yields what a recording tells of the disks of a pod: where they are and where they may be made, and
-// nothing that is on them, or how to get at it.
+// disksOf yields what a recording holds about the disks of a pod, with a key for each: where they are and where they may
+// be created, and nothing about their content or access.
 func disksOf(snap *cluster.Snapshot, p *cluster.Pod) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for _, name := range p.VolumeClaims() {

@@ -22,7 +22,7 @@ import (
 type Recording struct {
 	Begin, End time.Time
 	Lives      []Life // by their beginning, then by name
-	Disks      *Disks // of pods that have any; nil where nothing tells of them
+	Disks      *Disks // of pods that have any; nil if the format has none
 }
 
 // A Life is one wanted pod.

@@ -241,7 +241,7 @@ func (r *row) lives(line int, same sharedSpecs) []Life {
 	limits := corev1.ResourceList{}
 	for name, q := range r.asks {
 		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
-			limits[name] = q // what is no share of something is limited to what is asked for
+			limits[name] = q // extended resources need a limit equal to the request
 		}
 	}
 	p := r.life.Pod
@@ -269,7 +269,7 @@ func (r *row) lives(line int, same sharedSpecs) []Life {
 	return out
 }
 
-// sharedSpecs are the specs of pods by what they say.
+// sharedSpecs are the specs of pods, each by its text.
 type sharedSpecs map[string]corev1.PodSpec
 
 // share replaces the pod's spec by an equal spec of an earlier pod, to save memory.

@@ -126,7 +126,7 @@ func (d *disruption) removeEmpty(r *run) {
 	again := r.refresh()
 	w := d.world(r)
 	w.Ended = func() bool { return true }
-	out, _ := disrupt.Propose(w, d.memory) // what it did not ask is not to be remembered as found
+	out, _ := disrupt.Propose(w, d.memory) // this memory is dropped: most nodes were not looked at
 	for _, step := range out.Steps {
 		if step.Method == disrupt.Emptiness {
 			d.begin(r, step)

@@ -16,8 +16,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// An Edit is a change of the pools and node classes while the recording runs. Machines that are no
-// longer what they would be made as now drift.
+// An Edit is a change of the pools and node classes while the recording runs. Machines that would be launched differently
+// now drift.
 type Edit struct {
 	At    time.Time
 	Pools []engine.Pool // as they are from then on; others stay as they were

@@ -108,7 +108,7 @@ func (r *run) makeReady(m *machine) {
 	if m.node.Labels == nil {
 		m.node.Labels = map[string]string{}
 	}
-	m.node.Labels[v1.NodeRegisteredLabelKey] = "true" // its taints are what they are: those of starting up are gone
+	m.node.Labels[v1.NodeRegisteredLabelKey] = "true" // as registered, so that Join leaves its taints: startup taints are gone
 	lifecycle.Join(m.node, m.claim)
 	if m.node.Labels[corev1.LabelHostname] == "" {
 		m.node.Labels[corev1.LabelHostname] = m.node.Name

@@ -18,9 +18,9 @@ type Result struct {
 	Variant string    `json:"variant"`
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
-	// Dollars is the bill. Bound is about the least that any fleet for the same pods could have come to: what is
-	// proven at the moments of Curve, taken for the time around them. Regret is what the fleet cost at those
-	// moments above what was proven then, as a part of that.
+	// Dollars is the bill. Bound is about the least that any fleet for the same pods could have cost: the bound proven at
+	// each point of Curve, taken for the time around it. Regret is by which part of the bound the fleet was dearer at these
+	// points.
 	Dollars float64 `json:"dollars"`
 	Bound   float64 `json:"bound"`
 	Regret  float64 `json:"regret"`
@@ -42,7 +42,7 @@ type Result struct {
 	Steps map[string]int `json:"steps"`
 	Curve []Point        `json:"curve"`
 
-	Fleet []Machine `json:"-"` // what is there at the end
+	Fleet []Machine `json:"-"` // the machines at the end
 }
 
 // A Machine is one of a fleet, with what it costs in an hour.

@@ -20,7 +20,7 @@ import (
 // A Variant is a way to run the recorded pods.
 type Variant struct {
 	Name  string
-	Store *cluster.Store // what is there besides pods and machines; the run goes on with it
+	Store *cluster.Store // all objects besides pods and machines; the run changes it
 	Pools []engine.Pool
 	// Engine, Planner and Labels are the controller's settings.
 	Engine  engine.Settings
@@ -29,7 +29,7 @@ type Variant struct {
 
 	Edits []Edit // in the order of their times
 
-	fleet []standing // what is there when the recording begins
+	fleet []standing // the machines that exist when the recording begins
 }
 
 // Settings are the times of the model, all of whole seconds, and how closely it looks.
@@ -46,8 +46,8 @@ type Settings struct {
 	Market Market
 }
 
-// GCPercent is how much garbage a program that does nothing but replay should let pile up: a fleet is small beside
-// the snapshots that it is seen in, and looking for garbage as often as a controller does is a quarter of the work.
+// GCPercent is the GOGC of a program that does nothing but replay. Snapshots make much garbage compared with the live
+// heap, and with the default the collector takes a quarter of the time.
 const GCPercent = 400
 
 // A Progress hears how far a run is, 0 to 1.

@@ -22,7 +22,7 @@ import (
 const (
 	exitFine          = 0
 	exitUnschedulable = 1 // the answer is not what one hopes for: some pod cannot run
-	exitLost          = 1 // likewise: something has no equal in what was written
+	exitLost          = 1 // likewise: something has no equal in the output
 	exitUnready       = 1 // likewise: something that Karpenter needs is not there, or was not to be seen
 	exitBadInput      = 2
 )
@@ -34,7 +34,7 @@ type Env struct {
 	Out, Err io.Writer
 	// Catalog returns what can be bought under a node class. A nil class means the defaults.
 	Catalog func(m Market, class *awsv1.EC2NodeClass) (*cloud.Catalog, error)
-	// Source says whose prices a market has.
+	// Source returns the region and day of the prices of a market.
 	Source func(m Market) (Source, error)
 	// FetchPrices asks AWS for the price list of a region, "" for that of the caller's configuration.
 	FetchPrices func(ctx context.Context, region string) (*price.Table, error)

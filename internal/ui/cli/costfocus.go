@@ -77,7 +77,7 @@ func (r *focusRow) cells(account string) map[string]string {
 func (r *focusRow) committed(out map[string]string) {
 	c, cost := r.slice.Commitment, string(exactDollars(r.cost))
 	category, kind, unit := categoryOf(c)
-	maps.Copy(out, map[string]string{"BilledCost": string(exactDollars(0)), // the purchase has it
+	maps.Copy(out, map[string]string{"BilledCost": string(exactDollars(0)), // the row of the fee has the cost
 		"PricingCategory": "Committed", "CommitmentDiscountCategory": category, "CommitmentDiscountId": c.ID,
 		"CommitmentDiscountType": kind,
 		"CommitmentDiscountUnit": unit, "CommitmentDiscountStatus": "Used",

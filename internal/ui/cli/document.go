@@ -53,7 +53,7 @@ func (d *document) lineOf(path string) int {
 	return d.line
 }
 
-// standardInput is the path that stands for what is piped in.
+// standardInput is the path that means standard input.
 const standardInput = "-"
 
 // A foreignError says that nothing in a file looks like a Kubernetes object.
@@ -149,7 +149,7 @@ func parse(file string, text []byte) ([]*document, error) {
 	if len(docs) == 0 && foreign > 0 && foreign == len(errs) {
 		return nil, &foreignError{err}
 	}
-	if foreign > 0 { // beside objects, something that should be one is a mistake
+	if foreign > 0 { // the file has objects, so a document that is none is a mistake
 		return docs, errors.New(err.Error())
 	}
 	return docs, err

@@ -113,6 +113,7 @@ func allTexts(list []any) bool {
 // would control the user's terminal.
 type plainWriter struct{ to io.Writer }
 
+// Write writes text with "?" in the place of control characters.
 func (w plainWriter) Write(text []byte) (int, error) {
 	if bytes.IndexFunc(text, isControl) < 0 {
 		return w.to.Write(text)

@@ -407,7 +407,7 @@ func unsatisfiable(in engine.Question) []finding {
 		if refused := refused(unlimited); len(refused) > 0 {
 			var own []reason.Count
 			for _, c := range refused[0].Reasons {
-				c.Pool, c.Candidates = "", 0 // read as what is wrong with the pool itself
+				c.Pool, c.Candidates = "", 0 // the text then is about the pool itself
 				own = append(own, c)
 			}
 			out = append(out, finding{Code: lintUnsatisfiable, Object: "NodePool/" + pool.Pool.Name,

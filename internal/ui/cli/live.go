@@ -60,7 +60,7 @@ func (o *objects) readCluster(ctx context.Context, env Env, kubeconfig string, u
 	return o.readBuffers(ctx, c)
 }
 
-// clusterFlag is the flag of commands that need a cluster.
+// clusterFlag adds the flag --kubeconfig of commands that need a cluster.
 func clusterFlag(flags *flag.FlagSet) *string {
 	return flags.String("kubeconfig", "", "the kubeconfig of the cluster; KUBECONFIG, or the one of kubectl, if empty; "+
 		"inside a pod none is needed")
@@ -147,7 +147,7 @@ func (o *objects) noteClusterClass(item runtime.Object) {
 	for _, c := range o.classes {
 		if c.Name == class.Name {
 			c.Status = *class.Status.DeepCopy()
-			c.Status.Conditions = nil // they are about what is there
+			c.Status.Conditions = nil // they are about the class in the cluster, not the one in the file
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 // A user with a question about something that does not exist has mostly forgotten a namespace, or knows the name of a
 // workload and not those of its pods: the error says what to type.
 
-// noPod says that there is no such pod.
+// noPod returns the error that there is no such pod. It names pods of that name in other namespaces, or with a name
+// like it.
 func noPod(snap *cluster.Snapshot, namespace, name string) error {
 	var same []string
 	var alike []cluster.PodKey
@@ -46,7 +47,7 @@ func namespaceRank(p cluster.PodKey, namespace string) int {
 	return 1
 }
 
-// noNode says that there is no such node, or claim.
+// noNode returns the error that there is no such node or claim, with names like it.
 func noNode(snap *cluster.Snapshot, kind, name string) error {
 	var ask []string
 	for n := range snap.Nodes() {
@@ -60,7 +61,7 @@ func noNode(snap *cluster.Snapshot, kind, name string) error {
 	return noSuch(kind+" "+name, ask, "kubectl get nodes,nodeclaims")
 }
 
-// noPool says that there is no such NodePool.
+// noPool returns the error that there is no such NodePool, with the names of all.
 func noPool(snap *cluster.Snapshot, name string) error {
 	var ask []string
 	for p := range cluster.Pools.All(snap) {

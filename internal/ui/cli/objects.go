@@ -196,7 +196,7 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 			}
 			known[i], broken[i] = d.decodeStrictly(decoder)
 		} else if ours(gvk.Group) {
-			errs = append(errs, d.at(d.line, "%s %s is not served; %s", d.obj.GetAPIVersion(), gvk.Kind, served(gvk)))
+			errs = append(errs, d.at(d.line, "%s %s is not served; %s", d.obj.GetAPIVersion(), gvk.Kind, replacementFor(gvk)))
 			continue
 		} else if text, older := olderDevices(gvk); older {
 			errs = append(errs, d.at(d.line, "%s", text))
@@ -245,8 +245,8 @@ func ours(group string) bool {
 	return group == v1.GroupVersion.Group || group == awsv1.GroupVersion.Group
 }
 
-// served returns what to write instead of a kind or version of Karpenter that is not served.
-func served(gvk schema.GroupVersionKind) string {
+// replacementFor returns what to write instead of a kind or version of Karpenter that is not served.
+func replacementFor(gvk schema.GroupVersionKind) string {
 	const page = "; \"karpenter convert -f FILE\" does it"
 	switch gvk.Kind {
 	case "Provisioner":

@@ -84,7 +84,7 @@ func listOrphans(env Env, found []corev1.Node) error {
 	return w.Flush()
 }
 
-// A decision says what is to become of which orphans.
+// A decision says what the controller is to do with which orphans.
 type decision struct {
 	wish  string
 	all   bool

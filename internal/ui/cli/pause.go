@@ -236,7 +236,7 @@ func removePauses(ctx context.Context, out io.Writer, c client.Client, pools []s
 		return fmt.Errorf("read NodePools: %w", err)
 	}
 	all := switches(nil)
-	if err := c.Get(ctx, client.ObjectKeyFromObject(all[0]), all[0]); err == nil { // who may read NodePools only hears of those
+	if err := c.Get(ctx, client.ObjectKeyFromObject(all[0]), all[0]); err == nil { // the user may lack the right to read namespaces
 		tellPaused(out, all[0])
 	}
 	for i := range left.Items {

@@ -155,14 +155,14 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 	if err != nil {
 		return exitBadInput, err
 	}
-	if len(withSpares(input).Pods) == 0 {
+	waiting := len(input.Pods)
+	input = withSpares(input)
+	if len(input.Pods) == 0 {
 		fmt.Fprintln(env.Err, "no pod is waiting for a node: workloads with replicas: 0 and pods that run already need nothing")
 	}
-	in := withSpares(input)
-	if spares := len(in.Pods) - len(input.Pods); spares > 0 {
+	if spares := len(input.Pods) - waiting; spares > 0 {
 		fmt.Fprintf(env.Err, "CapacityBuffers keep room for %s\n", sentence.Count(spares, "pod"))
 	}
-	input = in
 	fmt.Fprintf(env.Err, "planning %s over %s …\n", sentence.Count(len(input.Pods), "pod"), sentence.Count(len(input.Pools), "pool"))
 	input.Ended = func() bool { return ctx.Err() != nil }
 	began := time.Now()

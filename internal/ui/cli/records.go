@@ -21,7 +21,7 @@ import (
 	"karpenter.sh/karpenter/internal/history/journal"
 )
 
-// journalFlags say where what was decided is to be read.
+// journalFlags say where the journal of a controller is.
 type journalFlags struct {
 	from, tokenFile string
 	port            int

@@ -95,7 +95,7 @@ func (f *replayFlags) run(ctx context.Context, env Env, name string, docs []*doc
 	if len(o.buffers) > 0 {
 		fmt.Fprintln(env.Err, "CapacityBuffers are left out of a replay")
 	}
-	if f.kubeconfig != "" { // what is in the cluster now was not there then
+	if f.kubeconfig != "" { // the cluster's pods and nodes are those of today, not of the recording
 		o.pods, o.nodes, o.claims = nil, nil, nil
 	}
 	there := takeThere(o, rec)

@@ -112,7 +112,7 @@ func (f *topFlags) picture(ctx context.Context, env Env) (*top.Picture, error) {
 	p := pictureOf(w)
 	p.Commitments = sentence.Commitments(f.books)
 	for line := range strings.Lines(said.String()) {
-		if line = strings.TrimSpace(line); !strings.HasSuffix(line, "…") { // it is not what it was about to do
+		if line = strings.TrimSpace(line); !strings.HasSuffix(line, "…") { // a line of progress ends in it
 			p.Remarks = append(p.Remarks, line)
 		}
 	}

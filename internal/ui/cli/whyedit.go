@@ -19,7 +19,7 @@ import (
 
 // A nodeEdit is an edit that removes what keeps a node.
 type nodeEdit struct {
-	text     string   // what it takes away
+	text     string   // what it removes
 	note     string   // what else is to be said of the reason
 	changed  *objects // the objects without it; nil where no edit of an object shows what would follow
 	commands []string // that make the edit; none where only time or people help

@@ -22,7 +22,7 @@ const (
 	podGated  = "gated"  // its scheduling gates keep it from every scheduler
 	podEnded  = "ended"  // it has run to its end, or is being deleted
 	podPlaced = "placed" // it waits, and the plan has a place for it
-	podWaits  = "waits"  // it waits, and no place is to be had
+	podWaits  = "waits"  // it waits, and the plan has no place for it
 )
 
 // A podAnswer is the answer of "why pod". Its JSON is documented and is stable.
@@ -296,6 +296,7 @@ func (a *podAnswer) write(w io.Writer, format string) error {
 	return writeDecided(w, a.History)
 }
 
+// String returns the place as part of a sentence.
 func (p *placeAnswer) String() string {
 	if p.Node != "" {
 		return "node " + p.Node + ", which is there or on its way"
@@ -365,7 +366,7 @@ func onFirst(i int, name string) string {
 	return name
 }
 
-// number writes how many candidates a rule ruled out; 0 stands for all of them.
+// ruledOutText returns how many candidates a rule ruled out, as text; 0 means all of them.
 func ruledOutText(n int) string {
 	if n == 0 {
 		return "all"

@@ -26,7 +26,7 @@ import (
 // An input is what a picture is made of.
 type input struct {
 	Snap    *cluster.Snapshot
-	Pools   map[string]engine.Pool // what they know of prices
+	Pools   map[string]engine.Pool // for the prices in their catalogues
 	Rows    []view.Row
 	Verdict board.View
 	Records []journal.Record // the newest, the oldest of them first
@@ -55,7 +55,7 @@ type heading struct {
 	Notice  string     `json:"notice,omitempty"` // why less is shown than there could be
 	Leading bool       `json:"leading"`
 	Nodes   int        `json:"nodes"`
-	Others  int        `json:"others"` // nodes that are not ours
+	Others  int        `json:"others"` // nodes that Karpenter did not launch
 	Pods    int        `json:"pods"`
 	Waiting int        `json:"waiting"`
 	PerHour float64    `json:"perHour"`

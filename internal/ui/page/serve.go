@@ -41,7 +41,7 @@ const (
 	firstPictureTime = 20 * time.Second
 	// heartbeatInterval is how often a viewer hears that nothing has changed.
 	heartbeatInterval = 15 * time.Second
-	// answerTime is how long one answer lasts. Viewers ask again, and are asked again who they are.
+	// answerTime is how long one stream lasts. Viewers then connect again, and have to authenticate again.
 	answerTime = 5 * time.Minute
 	// mostManifests is how long the manifests of a preview may be.
 	mostManifests = 256 << 10
@@ -86,7 +86,7 @@ func (s *Service) handler(guard func(http.Handler) http.Handler) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", file.kind)
-		_, _ = w.Write(text) // who has gone reads no error
+		_, _ = w.Write(text) // an error means that the viewer has gone
 	})
 	return mux
 }
@@ -203,7 +203,7 @@ func (s *Service) preview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.previewing.Unlock()
-	// A viewer who sends slowly keeps others from it no longer than one who reads slowly. Recorders of tests have no deadlines.
+	// A viewer who sends slowly must not block previews of others for longer than viewerTime. Recorders of tests have no deadlines.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(viewerTime))
 	manifests, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostManifests))
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
@@ -219,7 +219,7 @@ func (s *Service) preview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(report) // who has gone reads no error
+	_, _ = w.Write(report) // an error means that the viewer has gone
 }
 
 // once writes the present picture, or an error if there is none within firstPictureTime.
@@ -313,6 +313,6 @@ func (o *writer) write(parts ...[]byte) error {
 
 func (o *writer) close() {
 	if o.zip != nil {
-		_ = o.zip.Close() // an error is one of the reader, who has gone
+		_ = o.zip.Close() // an error means that the viewer has gone
 	}
 }

@@ -152,7 +152,7 @@ func (m *Model) body(room int) []line {
 	return out
 }
 
-// nothing returns the sentence for an empty table.
+// emptyText returns the sentence for an empty table.
 func (m *Model) emptyText() string {
 	switch {
 	case m.section == ofNodes && len(m.picture.Nodes) > 0:

@@ -16,7 +16,7 @@ type key struct {
 	act   func(*Model) tea.Cmd
 }
 
-// keys are all of them, in the order of help.
+// keys returns all keys, in the order of the help.
 func keys() []key {
 	return []key{
 		{[]string{"up", "k"}, "↑ k", "", "up", func(m *Model) tea.Cmd { m.move(-1); return nil }},

@@ -34,7 +34,7 @@ func (l *list) key() string {
 	return l.keys[l.at]
 }
 
-// move moves the cursor by so many rows, as far as there are any.
+// move moves the cursor by a number of rows, down if it is above 0, and stops at the first and the last row.
 func (l *list) move(by int) {
 	l.at = max(0, min(l.at+by, len(l.keys)-1))
 }

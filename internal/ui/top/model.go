@@ -110,19 +110,19 @@ func New(first *Picture, by string, source Source) *Model {
 
 // Messages beside those of the terminal.
 type (
-	// seen is what a reading brought.
+	// readDone has the result of a reading.
 	readDone struct {
 		picture *Picture
 		err     error
 	}
-	// due says that it is time to read again.
+	// readDue says that it is time to read again.
 	readDue struct{}
-	// told is what is said of a node.
+	// detailFound has the details of a node.
 	detailFound struct {
 		node   string
 		detail Detail
 	}
-	// mistake is a panic of work in the background, with the place where it happened.
+	// panicText is the text of a panic of work in the background, with its stack.
 	panicText string
 )
 
@@ -217,7 +217,7 @@ func (m *Model) arrange() {
 	})
 }
 
-// pools are the pools that have nodes.
+// pools returns the pools that have nodes, sorted.
 func (m *Model) pools() []string {
 	var out []string
 	for i := range m.picture.Nodes {

@@ -29,15 +29,15 @@ type Picture struct {
 	Steps   []view.Step
 	Held    []view.Held
 	Waiting []Pod
-	Paused  []string // what is, and until when
-	Remarks []string // what is wrong with what was read
+	Paused  []string // sentences about paused pools
+	Remarks []string // messages about the objects that were read, such as pools that are left out
 	// Commitments says how much of them is used, "" where there are none.
 	Commitments string
 	// Open returns the details of a node. What keeps it is a search, so it runs only when the user opens the node.
 	Open func(node string) Detail
 }
 
-// A Node is a Karpenter machine and the weightiest of what is happening to it, "" for nothing.
+// A Node is a Karpenter machine with the mark that matters most, "" for none.
 type Node struct {
 	view.Machine
 	Mark view.Mark
@@ -50,7 +50,7 @@ type Pod struct {
 	CPU, Memory            float64 // what it asks for, in CPUs and bytes
 }
 
-// A Detail is what is said of one node.
+// A Detail is what the screen shows of one node that is opened.
 type Detail struct {
 	Holds []string // what keeps it
 	Step  string   // in which it goes, "" if others go before it
@@ -84,12 +84,12 @@ var columns = []column{
 		func(a, b *Node) int { return cmp.Compare(weight(a.Mark), weight(b.Mark)) }},
 }
 
-// weight is the greater the more a mark matters.
+// weight returns a number that is higher the more a mark matters.
 func weight(m view.Mark) int {
 	return 1 + slices.Index([]view.Mark{view.Drifted, view.Paused, view.Boots, view.InStep, view.Goes}, m)
 }
 
-// Orders are the names by which nodes can be sorted.
+// Orders returns the names by which nodes can be sorted.
 func Orders() []string {
 	var out []string
 	for _, c := range columns {
@@ -122,7 +122,7 @@ const leftOut = "Savings Plans, reserved instances and discounts are left out."
 // paid returns the line about commitments.
 func (p *Picture) paid() string { return cmp.Or(Plain(p.Commitments), leftOut) }
 
-// bill says how many nodes there are, what they cost, and what waits for more.
+// bill returns the line about how many nodes there are, what they cost, and how many pods wait.
 func (p *Picture) bill() string {
 	var sum cloud.NanoUSD
 	for i := range p.Nodes {

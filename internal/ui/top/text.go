@@ -48,7 +48,7 @@ func align(titles []string, rows [][]string) []string {
 	return out
 }
 
-// mostHeld is how many lines of what is held back are printed above the nodes.
+// mostHeld is how many lines about nodes that are held back are printed above the nodes.
 const mostHeld = 10
 
 // Text returns a picture as text, for output that is no terminal. Nodes are sorted by one of Orders.
