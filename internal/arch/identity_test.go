@@ -19,8 +19,8 @@ var joinedKeys = map[string]string{
 	"internal/core/disrupt/queue.go Add":          "the ID of a step is what people read in logs; names have no commas",
 	"internal/explain/why/space.go ofContainers":  "the text is what people read; no part of a port has a slash",
 	"internal/history/recording/capture.go apply": "the text is the UID of a workload in a recording; create events have two kinds, neither with a space",
-	"internal/ui/cli/expand.go ordinals":          "the text is the name of a pod",
-	"internal/ui/cli/expand.go replicas":          "the text is the name of a pod",
+	"internal/ui/cli/expand.go addStatefulPods":   "the text is the name of a pod",
+	"internal/ui/cli/expand.go addReplicas":       "the text is the name of a pod",
 	"internal/ui/cli/report.go refusals":          "pods are grouped by the text that people read",
 }
 

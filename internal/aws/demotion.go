@@ -16,7 +16,8 @@ import (
 	"karpenter.sh/karpenter/internal/aws/reservation"
 )
 
-// demote relabels machines whose reservation has lapsed: they run on, on demand.
+// demote changes the labels of machines whose capacity reservation has ended: EC2 lets them run on, on demand. The
+// claim and its Node get the capacity type on-demand and lose the labels of the reservation.
 func (ms *machines) demote(ctx context.Context) error {
 	if !ms.env.claims.WaitForSync(ctx) || !ms.env.nodes.WaitForSync(ctx) {
 		return nil
@@ -47,7 +48,8 @@ func (ms *machines) demote(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leaveBlocks gives up the machines of capacity blocks that are about to end, while there is time to move their pods.
+// leaveBlocks deletes the claims on machines of capacity blocks that are about to end, while there is time to move
+// their pods.
 func (ms *machines) leaveBlocks(ctx context.Context) error {
 	if !ms.env.claims.WaitForSync(ctx) || !ms.classes.objects.WaitForSync(ctx) {
 		return nil
@@ -74,11 +76,13 @@ func (ms *machines) leaveBlocks(ctx context.Context) error {
 	return ms.interrupted(ctx, m)
 }
 
+// nodeReserved reports whether the Node of a claim is still labelled as reserved.
 func (ms *machines) nodeReserved(claim *v1.NodeClaim) bool {
 	node, ok := ms.env.nodes.Get(claim.Status.NodeName)
 	return ok && claim.Status.NodeName != "" && node.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved
 }
 
+// demoteOne relabels one claim, and its Node if that is registered.
 func (ms *machines) demoteOne(ctx context.Context, claim *v1.NodeClaim) error {
 	if claim.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved {
 		next := claim.DeepCopy()
@@ -97,7 +101,7 @@ func (ms *machines) demoteOne(ctx context.Context, claim *v1.NodeClaim) error {
 	return client.IgnoreNotFound(ms.env.in.Kube.Patch(ctx, next, client.MergeFrom(base)))
 }
 
-// demoted are the labels of a machine outside any reservation.
+// demoted returns the labels of a machine without those of a reservation.
 func demoted(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
 	out[v1.CapacityTypeLabelKey] = v1.CapacityTypeOnDemand

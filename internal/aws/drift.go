@@ -21,7 +21,8 @@ import (
 	"karpenter.sh/karpenter/internal/kit/sleep"
 )
 
-// drifted compares a claim with its class; the first difference counts. A claim without pool or class has not drifted.
+// drifted compares a claim and its machine with the claim's class, and returns the first difference. A claim whose
+// class is gone has not drifted.
 func (ms *machines) drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.DriftReason, error) {
 	if claim.Spec.NodeClassRef == nil || !ms.classes.objects.WaitForSync(ctx) {
 		return "", ctx.Err()
@@ -78,8 +79,8 @@ func groupDrift(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) (cloud.DriftReason,
 	return "", nil
 }
 
-// checkedClass returns a class once its status and its hash are about its present spec: what a change of the class means is known
-// only then, and it is not asked for again soon. ok is false if there is no such class.
+// checkedClass returns a class once its status is about its present generation: only then is it known what a change
+// of the class means. It waits some seconds for that. ok is false if there is no such class.
 func (c *classes) checkedClass(ctx context.Context, name string) (nc *awsv1.EC2NodeClass, ok bool, err error) {
 	for wait := firstWait; ; wait *= 2 {
 		if nc, ok = c.objects.Get(name); !ok || classChecked(nc) {
@@ -91,12 +92,13 @@ func (c *classes) checkedClass(ctx context.Context, name string) (nc *awsv1.EC2N
 	}
 }
 
+// classChecked reports whether a class's Ready condition is about its present generation.
 func classChecked(nc *awsv1.EC2NodeClass) bool {
 	ready := condition.Get(nc, awsv1.ConditionTypeReady)
 	return ready != nil && ready.ObservedGeneration == nc.Generation
 }
 
-// imageDrift compares the image that the claim's machine booted with those that its type would boot now.
+// imageDrift compares the image that the claim's machine booted with the image that its type would boot now.
 func (k *market) imageDrift(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) (cloud.DriftReason, error) {
 	name := claim.Labels[corev1.LabelInstanceTypeStable]
 	switch {
@@ -119,8 +121,8 @@ func (k *market) imageDrift(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) (cloud.
 	return "", nil
 }
 
-// instanceDrift compares a running instance with its class. A reservation counts for machines that were launched into it, not
-// for those that fell into an open one by chance.
+// instanceDrift compares a running instance with its class. The reservation counts only for machines that were
+// launched into it (reserved), not for those that EC2 put into an open one by chance.
 func instanceDrift(nc *awsv1.EC2NodeClass, i ec2types.Instance, reserved bool) (cloud.DriftReason, error) {
 	if len(nc.Status.SecurityGroups) == 0 || len(nc.Status.Subnets) == 0 {
 		return "", fmt.Errorf("EC2NodeClass %s has no security groups or no subnets", nc.Name)
@@ -138,6 +140,7 @@ func instanceDrift(nc *awsv1.EC2NodeClass, i ec2types.Instance, reserved bool) (
 	return "", nil
 }
 
+// groupsOf returns the security groups of an instance, sorted.
 func groupsOf(i ec2types.Instance) []string {
 	var out []string
 	for _, g := range i.SecurityGroups {
@@ -147,6 +150,7 @@ func groupsOf(i ec2types.Instance) []string {
 	return slices.Compact(out)
 }
 
+// classGroups returns the security groups of a class, sorted.
 func classGroups(nc *awsv1.EC2NodeClass) []string {
 	var out []string
 	for _, g := range nc.Status.SecurityGroups {

@@ -15,8 +15,8 @@ import (
 	"karpenter.sh/karpenter/internal/aws/fleet"
 )
 
-// provisioner names the Provisioner that a machine of this cluster was launched for, "" if it was not launched for
-// one, or by a Karpenter of another cluster.
+// provisioner returns the Provisioner that a machine of this cluster was launched for; "" if there is none, or if the
+// machine is of another cluster.
 func (ms *machines) provisioner(tags map[string]string) string {
 	if tags[awsv1.TagClusterPrefix+ms.env.settings.ClusterName] != awsv1.TagClusterOwned {
 		return ""
@@ -45,7 +45,8 @@ func (ms *machines) Inherited(ctx context.Context) ([]cloud.Machine, error) {
 	return out, nil
 }
 
-// Adopt gives a machine the tags by which Karpenter finds it. Those that it had stay, so that it can be given back.
+// Adopt gives a machine of a Provisioner the tags by which Karpenter finds it. Its other tags stay, so that it can be
+// given back.
 func (ms *machines) Adopt(ctx context.Context, claim *v1.NodeClaim, providerID string) (cloud.Machine, error) {
 	id, pool := instanceID(providerID), claim.Labels[v1.NodePoolLabelKey]
 	if id == "" || pool == "" {

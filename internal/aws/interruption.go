@@ -26,7 +26,8 @@ const evictAfter = 45 * time.Second
 // evictEnding is how long they wait on a machine of a capacity block, which has ten minutes.
 const evictEnding = 5 * time.Minute
 
-// interrupted carries a message out for every claim that it concerns. Machines that are not ours are ignored.
+// interrupted carries a message out for every claim that it concerns. Machines without a claim are ignored. An error
+// with one claim does not delay the others: there may be only two minutes left.
 func (ms *machines) interrupted(ctx context.Context, m interrupt.Message) error {
 	if !ms.env.claims.WaitForSync(ctx) || !ms.env.nodes.WaitForSync(ctx) {
 		return ctx.Err()
@@ -47,6 +48,8 @@ func (ms *machines) interrupted(ctx context.Context, m interrupt.Message) error 
 	return errors.Join(errs...)
 }
 
+// interruptClaim reports the message as events, marks what it says about stock, and deletes the claim so that its
+// node is drained. A rebalance recommendation only makes the machine drift, and only where the settings ask for it.
 func (ms *machines) interruptClaim(ctx context.Context, claim *v1.NodeClaim, m interrupt.Message) (err error) {
 	defer bug.Catch(&err, "carrying out "+string(m.Kind))
 	ms.env.tell(claim, m.Kind)
@@ -64,7 +67,7 @@ func (ms *machines) interruptClaim(ctx context.Context, claim *v1.NodeClaim, m i
 	case interrupt.SpotInterrupted:
 		ms.market.stock.Mark(poolOf(claim))
 	case interrupt.ReservationReclaimed:
-		// The other machines of the reservation stay, and its count stays true; but what is taken back is not launched into again.
+		// The other machines of the reservation stay, and its count stays right. But nothing new is launched into it.
 		ms.market.stock.MarkReservation(claim.Labels[awsv1.LabelCapacityReservationID])
 	}
 	if claim.DeletionTimestamp != nil {
@@ -90,7 +93,7 @@ func (ms *machines) interruptClaim(ctx context.Context, claim *v1.NodeClaim, m i
 	return nil
 }
 
-// poolOf is the pool of machines that a spot machine is in.
+// poolOf returns how a spot machine was bought, as the list of shortages names it.
 func poolOf(claim *v1.NodeClaim) shortage.Pool {
 	return shortage.Pool{
 		CapacityType: v1.CapacityTypeSpot, InstanceType: claim.Labels[corev1.LabelInstanceTypeStable],
@@ -101,13 +104,13 @@ func poolOf(claim *v1.NodeClaim) shortage.Pool {
 	}
 }
 
-// offeringOf is the type and zone of a machine.
+// offeringOf returns the type and zone of a machine.
 func offeringOf(claim *v1.NodeClaim) price.Pool {
 	return price.Pool{Type: claim.Labels[corev1.LabelInstanceTypeStable], Zone: claim.Labels[corev1.LabelTopologyZone]}
 }
 
-// deadline is the annotation that says how fast a claim must go: a machine that EC2 takes back waits a little for
-// replacements, a broken one cannot be drained at all.
+// deadline returns the annotation that says how fast a claim must go. On a machine that EC2 takes back, pods wait a
+// little for replacements; a machine that fails its checks cannot be drained at all.
 func deadline(claim *v1.NodeClaim, m interrupt.Message) map[string]string {
 	switch m.Kind {
 	case interrupt.SpotInterrupted, interrupt.ReservationReclaimed, interrupt.ReservationEnding:
@@ -158,7 +161,7 @@ var tellings = map[interrupt.Kind]struct {
 	interrupt.EventStatus:     {telemetry.InstanceUnhealthy, "EC2 has scheduled an event for the machine"},
 }
 
-// tell writes events for a claim and its node.
+// tell publishes the events of a message for a claim and its node; "" is the deletion of the claim.
 func (e *environment) tell(claim *v1.NodeClaim, kind interrupt.Kind) {
 	t, ok := tellings[kind]
 	if !ok {

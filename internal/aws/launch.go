@@ -68,6 +68,7 @@ const (
 	invisible = 2 * time.Minute
 )
 
+// newLaunches returns launches; base ends the calls of all of them.
 func newLaunches(base context.Context) *launches {
 	return &launches{
 		base: base, now: map[string]*launching{},
@@ -79,8 +80,8 @@ func newLaunches(base context.Context) *launches {
 	}
 }
 
-// do runs a launch, or waits for the launch of the same key that runs already. The launch goes on when the context of a caller ends, so
-// that its machine is known when the claim is tried again.
+// do runs a launch, or waits for a running one with the same key. A launch goes on when the context of a caller ends,
+// so that its machine is known when the claim is tried again.
 func (l *launches) do(ctx context.Context, key, pool string, run func(context.Context) (cloud.Machine, error)) (cloud.Machine, error) {
 	if err := ctx.Err(); err != nil {
 		return cloud.Machine{}, err
@@ -105,6 +106,7 @@ func (l *launches) do(ctx context.Context, key, pool string, run func(context.Co
 	}
 }
 
+// run runs a launch and stores its outcome: the machine, or that a machine may run unknown to Karpenter.
 func (l *launches) run(key string, c *launching, run func(context.Context) (cloud.Machine, error)) {
 	func() {
 		defer bug.Catch(&c.err, "launching a machine for claim "+key)
@@ -127,9 +129,10 @@ func (l *launches) run(key string, c *launching, run func(context.Context) (clou
 	close(c.done)
 }
 
-// unanswered is when the oldest launch that still runs began, by pool.
+// An unanswered says, for each pool, when the oldest launch that still runs began.
 type unanswered map[string]time.Time
 
+// unanswered returns the launches that run now.
 func (l *launches) unanswered() unanswered {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -223,7 +226,8 @@ func (ms *machines) Launch(ctx context.Context, claim *v1.NodeClaim) (cloud.Mach
 	})
 }
 
-// launch returns the machine that an earlier launch of the claim gave, or buys one.
+// launch returns the machine that an earlier launch of the claim gave, or buys one. If everything that was chosen is
+// sold out, it chooses again among more types.
 func (ms *machines) launch(ctx context.Context, claim *v1.NodeClaim, key string) (cloud.Machine, error) {
 	if m, ok, err := ms.adopt(ctx, claim, key); err != nil || ok {
 		return m, err
@@ -254,7 +258,7 @@ func isDry(err error) bool {
 	return errors.As(err, &dry) && !errors.Is(err, fleet.ErrNothingFits)
 }
 
-// order chooses from what is available now and buys it.
+// order chooses from what is available now and buys it. choose is fleet.Choose or fleet.ChooseWidely.
 func (ms *machines) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
 	choose func([]*cloud.InstanceType, *v1.NodeClaim, shape.Band) (fleet.Choice, error),
 ) (m cloud.Machine, err error) {
@@ -333,7 +337,7 @@ func (ms *machines) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.N
 	spec.Order.InDoubt = ms.launches.inDoubt(spec.Order.Token)
 	got, err := ms.fleet.Launch(ctx, spec.Order)
 	if err != nil {
-		ms.learn(choice, spec, err)
+		ms.noteFailure(choice, spec, err)
 		if message, ok := fleet.LacksServiceRole(err); ok {
 			ms.env.in.Events.Publish(telemetry.Event{
 				Object: telemetry.ClaimRef(claim), Reason: telemetry.SpotServiceRoleMissing, Message: message,
@@ -354,8 +358,8 @@ func (ms *machines) ensure(ctx context.Context, spec *launchspec.Spec) error {
 	})...)
 }
 
-// learn forgets templates that EC2 does not know, and marks reservations as used up that gave no machine.
-func (ms *machines) learn(choice fleet.Choice, spec *launchspec.Spec, err error) {
+// noteFailure forgets templates that EC2 does not know, and marks reservations as used up that gave no machine.
+func (ms *machines) noteFailure(choice fleet.Choice, spec *launchspec.Spec, err error) {
 	if templateGone(err) {
 		for _, t := range spec.Order.Templates {
 			ms.classes.templates.Forget(t.Name)

@@ -31,7 +31,7 @@ func (p *Provider) Always() []func(context.Context) error {
 		p.env.every("providers.dns", time.Minute, time.Minute, p.env.facts.RefreshDNS),
 		p.env.every("providers.instancetype.capacity", 0, time.Minute, p.market.measureMemory),
 	}
-	loops = append(loops, p.env.every("providers.spotrisk", 0, time.Minute, p.market.countSpot))
+	loops = append(loops, p.env.every("providers.spotrisk", 0, time.Minute, p.market.countSpotHours))
 	if p.market.shifts != nil {
 		loops = append(loops, p.env.every("providers.zonalshift", shiftEvery, shiftEvery, p.market.shifts.Refresh))
 	}
@@ -113,6 +113,7 @@ func (e *environment) discover(ctx context.Context) error {
 	return err
 }
 
+// refreshVersion reads the cluster's version again, and logs a change.
 func (e *environment) refreshVersion(ctx context.Context) error {
 	old := e.facts.Version()
 	if err := e.facts.RefreshVersion(ctx); err != nil {
@@ -131,8 +132,8 @@ func warnOfVersion(ctx context.Context, version string) {
 	}
 }
 
-// classLoop brings the status of every EC2NodeClass up to date, and finalizes deleted ones. A deleted class is tried again whenever a
-// NodeClaim disappears.
+// classLoop keeps the status of every EC2NodeClass up to date, and finalizes deleted ones. A deleted class is tried
+// again whenever a NodeClaim disappears.
 func (c *classes) classLoop(ctx context.Context) error {
 	const name = "nodeclass"
 	ctx = telemetry.WithController(ctx, name)
@@ -184,13 +185,14 @@ func (c *classes) collectProfiles(ctx context.Context) error {
 	return c.profiles.Collect(ctx, used)
 }
 
-// countSpot counts the hours of spot machines, where the user has set what an interruption costs.
-func (k *market) countSpot(ctx context.Context) error {
+// countSpotHours adds the hours of spot machines to the evidence about interruptions. The evidence counts only where
+// the user has set what an interruption costs.
+func (k *market) countSpotHours(ctx context.Context) error {
 	if !k.env.claims.WaitForSync(ctx) || !k.classes.pools.WaitForSync(ctx) {
 		return nil
 	}
 	if !k.risky() {
-		k.risks.Look(nil, false)
+		k.risks.Ignore()
 		return nil
 	}
 	var running []spotrisk.Machine
@@ -199,11 +201,11 @@ func (k *market) countSpot(ctx context.Context) error {
 			running = append(running, spotrisk.Machine{Pool: offeringOf(claim), Since: claim.CreationTimestamp.Time})
 		}
 	}
-	k.risks.Look(running, true)
+	k.risks.Observe(running)
 	return nil
 }
 
-// risky reports whether the user has set what an interruption costs.
+// risky reports whether the user has set what an interruption costs, for the cluster or for a pool.
 func (k *market) risky() bool {
 	if k.env.settings.Spot.InterruptionCost > 0 {
 		return true
@@ -220,18 +222,20 @@ func isSpot(claim *v1.NodeClaim) bool {
 	return claim.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeSpot
 }
 
-// measureMemory takes note of how much memory registered nodes have, by their type and the images of their class.
+// measureMemory records how much memory registered nodes really have, by their type and the images of their class.
+// Later plans use that instead of the estimate.
 func (k *market) measureMemory(ctx context.Context) error {
 	if !k.env.claims.WaitForSync(ctx) || !k.env.nodes.WaitForSync(ctx) || !k.classes.objects.WaitForSync(ctx) {
 		return nil
 	}
 	for _, claim := range k.env.claims.All() {
-		k.measure(claim)
+		k.measureClaim(claim)
 	}
 	return nil
 }
 
-func (k *market) measure(claim *v1.NodeClaim) {
+// measureClaim records the memory of one claim's node, if it is registered.
+func (k *market) measureClaim(claim *v1.NodeClaim) {
 	if claim.Status.NodeName == "" || claim.Spec.NodeClassRef == nil {
 		return
 	}
@@ -240,5 +244,5 @@ func (k *market) measure(claim *v1.NodeClaim) {
 	if !ok || !known || node.Labels[v1.NodeRegisteredLabelKey] != "true" {
 		return
 	}
-	k.see(nc, claim, node)
+	k.recordMemory(nc, claim, node)
 }

@@ -27,7 +27,7 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// Machines launches, describes, tags and terminates machines.
+// A machines launches, describes, tags and terminates machines.
 type machines struct {
 	env      *environment
 	classes  *classes
@@ -61,7 +61,8 @@ func instanceID(providerID string) string {
 	return m[2]
 }
 
-// Terminate begins to stop a machine.
+// Terminate begins to stop a machine. It returns ErrNotFound for a machine that is gone, or that has not Karpenter's
+// tags. A machine that was just launched may be unknown to EC2 for a while, so it is tried again.
 func (ms *machines) Terminate(ctx context.Context, providerID string) error {
 	id := instanceID(providerID)
 	if _, gone := ms.launches.gone.Get(id); id == "" || gone {
@@ -114,8 +115,8 @@ func (ms *machines) Terminate(ctx context.Context, providerID string) error {
 	return nil
 }
 
-// returned gives the place of a machine that is gone back to its reservation. The claim goes with this answer, so it is
-// counted once.
+// returned gives the place of a machine that is gone back to its reservation. The claim is removed after this answer,
+// so the place is counted once.
 func (ms *machines) returned(providerID string) {
 	for claim := range ms.env.claims.Each() {
 		if id := claim.Labels[awsv1.LabelCapacityReservationID]; id != "" && claim.Status.ProviderID == providerID {
@@ -124,7 +125,8 @@ func (ms *machines) returned(providerID string) {
 	}
 }
 
-// ours are machines with the tag that every launch gives, and of no other cluster. Who takes the tag off wants to keep the machine.
+// ours reports whether a machine has the tag that every launch gives, and is not of another cluster. A user who
+// removes the tag wants to keep the machine.
 func (ms *machines) ours(i ec2types.Instance) bool {
 	tags := ec2api.TagMap(i.Tags)
 	_, launched := tags[awsv1.TagNodePool]
@@ -143,7 +145,7 @@ const (
 	releasedValue = "released"
 )
 
-// SetLatch tags a machine. What EC2 shows of its tags may be old, so they are not looked at.
+// SetLatch tags a machine as latched or released. It does not look at the tags that EC2 shows, which may be old.
 func (ms *machines) SetLatch(ctx context.Context, providerID string, latched bool) error {
 	id := instanceID(providerID)
 	if _, gone := ms.launches.gone.Get(id); id == "" || gone {
@@ -175,7 +177,8 @@ func (ms *machines) SetLatch(ctx context.Context, providerID string, latched boo
 	return err
 }
 
-// Get returns one machine.
+// Get returns one machine. For a machine that EC2 does not show yet, or that is in a shifted zone, it returns what is
+// remembered.
 func (ms *machines) Get(ctx context.Context, providerID string) (cloud.Machine, error) {
 	id := instanceID(providerID)
 	if _, gone := ms.launches.gone.Get(id); id == "" || gone {
@@ -204,7 +207,7 @@ func (ms *machines) Get(ctx context.Context, providerID string) (cloud.Machine, 
 	return ms.machine(ctx, i, ms.claimsByMachine), nil
 }
 
-// List returns every machine of the cluster.
+// List returns every machine of the cluster, also those that were just launched and that EC2 may not show yet.
 func (ms *machines) List(ctx context.Context) ([]cloud.Machine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -233,11 +236,11 @@ func (ms *machines) List(ctx context.Context) ([]cloud.Machine, error) {
 	if ms.market.shifts == nil {
 		return out, nil
 	}
-	return ms.listed.listed(out, ms.market.shifted), nil
+	return ms.listed.update(out, ms.market.shifted), nil
 }
 
-// machine describes an instance. What its class or type would add is left out when they are not known any more: one
-// odd machine must not hide the others. claims is asked for a machine whose tags name no claim.
+// machine describes an instance. What its class or type would add is left out if they are not known any more, because
+// one odd machine must not hide the others. claims finds the claim of a machine whose tags name none.
 func (ms *machines) machine(ctx context.Context, i ec2types.Instance, claims func() map[string]string) cloud.Machine {
 	tags := ec2api.TagMap(i.Tags)
 	m := cloud.Machine{
@@ -279,7 +282,7 @@ func (ms *machines) machine(ctx context.Context, i ec2types.Instance, claims fun
 	return m
 }
 
-// placeOf is the placement group of a machine.
+// placeOf returns the placement group and partition of a machine.
 func placeOf(i ec2types.Instance) shortage.Place {
 	if i.Placement == nil || aws.ToString(i.Placement.GroupId) == "" {
 		return shortage.Place{}
@@ -291,7 +294,7 @@ func placeOf(i ec2types.Instance) shortage.Place {
 	return place
 }
 
-// describeBySort adds what the machine's type decides, if its class is still there to ask.
+// describeBySort adds labels and capacity that the machine's type and offering decide, if its class is still known.
 func (ms *machines) describeBySort(ctx context.Context, m *cloud.Machine, i ec2types.Instance, className string) {
 	if className == "" {
 		return
@@ -340,6 +343,7 @@ func typeNamed(catalog *cloud.Catalog, name string) *cloud.InstanceType {
 	return catalog.Types[i]
 }
 
+// efaInterfaces counts the EFA interfaces of an instance.
 func efaInterfaces(i ec2types.Instance) int {
 	n := 0
 	for _, nic := range i.NetworkInterfaces {
@@ -350,7 +354,8 @@ func efaInterfaces(i ec2types.Instance) int {
 	return n
 }
 
-// capacityType is how a machine was bought. A machine that fell into an open reservation by chance stays on-demand.
+// capacityType returns how a machine was bought. A machine that EC2 put into an open reservation by chance is
+// on-demand.
 func (ms *machines) capacityType(i ec2types.Instance) string {
 	switch {
 	case aws.ToString(i.SpotInstanceRequestId) != "":
@@ -362,8 +367,8 @@ func (ms *machines) capacityType(i ec2types.Instance) string {
 	return v1.CapacityTypeOnDemand
 }
 
-// claimsByMachine returns the names of claims by the provider ids of their machines. The tag comes only after registration where a
-// launch was shared.
+// claimsByMachine returns the names of claims by the provider ids of their machines. If one call launched machines
+// for several claims, their tags name the claims only after registration.
 func (ms *machines) claimsByMachine() map[string]string {
 	out := map[string]string{}
 	for claim := range ms.env.claims.Each() {

@@ -16,7 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/zonalshift"
 )
 
-// Market is what can be bought: types, prices, reservations, and what is out of stock.
+// A market knows what can be bought: types, prices, reservations, and what is out of stock.
 type market struct {
 	env          *environment
 	classes      *classes
@@ -29,6 +29,7 @@ type market struct {
 	shifts       *zonalshift.Watch // nil unless zonal shifts are followed
 }
 
+// newMarket builds the market. It fails if zonal shifts cannot be followed or the price file cannot be read.
 func newMarket(ctx context.Context, env *environment, c *classes, stock *shortage.List, placing *placing) (*market, error) {
 	s, api, region := env.settings, env.clients, env.in.Config.Region
 	k := &market{env: env, classes: c, stock: stock, memory: nodememory.New(), risks: spotrisk.New(region),
@@ -68,8 +69,7 @@ func (k *market) Catalog(ctx context.Context, pool *v1.NodePool) (*cloud.Catalog
 	return k.catalogues.Catalog(nc)
 }
 
-// catalogFor returns what can be launched of a class for a pool, "" for none, with prices and capacities as the
-// cluster's owner knows them.
+// catalogFor returns what can be launched of a class for a pool ("" for none), with NodeOverlays applied.
 func (k *market) catalogFor(ctx context.Context, nc *awsv1.EC2NodeClass, pool string) (*cloud.Catalog, error) {
 	c, err := k.catalogues.Catalog(nc)
 	if err != nil || k.env.in.Corrected == nil {

@@ -8,8 +8,9 @@ import (
 	"karpenter.sh/karpenter/internal/aws/catalogue"
 )
 
-// see records the memory of a node that booted an image which its class still has for its type.
-func (k *market) see(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, node *corev1.Node) {
+// recordMemory records the memory of a node that still boots the image its class has for its type; other images may leave more
+// or less memory.
+func (k *market) recordMemory(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, node *corev1.Node) {
 	if reason, err := k.imageDrift(nc, claim); err != nil || reason != "" {
 		return
 	}

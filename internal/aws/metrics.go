@@ -13,18 +13,19 @@ import (
 	"karpenter.sh/karpenter/internal/core/need"
 )
 
-// A way is one way to buy a type, as metrics show it.
+// A way is one way to buy a type, as metrics name it.
 type way struct{ instanceType, capacityType, zone string }
 
-// A ware is the data of one way.
+// A ware holds the values of one way.
 type ware struct {
 	available bool
 	price     float64
 	hazard    float64 // interruptions an hour
 }
 
-// Gauges tells, whenever it is scraped, what the machines of the fleet cost, and what is sold out. With AllOfferings it tells the
-// price of everything that can be bought. Those are tens of thousands of series, so none is kept.
+// Gauges returns the metrics about prices and stock, which are computed at each scrape: of the types of the fleet and
+// of what is sold out, or with AllOfferings of everything that pools may buy. Those are tens of thousands of series,
+// so none is kept.
 func (p *Provider) Gauges() prometheus.Collector { return catalogGauges{provider: p} }
 
 type catalogGauges struct{ provider *Provider }
@@ -64,7 +65,7 @@ func (g catalogGauges) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// A gauge is a metric whose labels, sorted by name, are shared with others.
+// A gauge is a metric that shares its label pairs, sorted by name, with others.
 type gauge struct {
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair
@@ -78,20 +79,21 @@ func (g *gauge) Write(out *dto.Metric) error {
 	return nil
 }
 
-// pairs makes each label of a scrape once.
+// A pairs remembers the label pairs of one scrape, so that series share them.
 type pairs map[[2]string]*dto.LabelPair
 
+// of returns the label pair of a name and a value.
 func (p pairs) of(name, value string) *dto.LabelPair {
 	pair := p[[2]string{name, value}]
 	if pair == nil {
-		name, value := name, value // only what is kept goes to the heap
+		name, value := name, value // copies, so that the parameters stay on the stack if the pair exists
 		pair = &dto.LabelPair{Name: &name, Value: &value}
 		p[[2]string{name, value}] = pair
 	}
 	return pair
 }
 
-// assortment returns what any of the pools may buy. A pool whose class cannot be resolved takes nothing away from the others.
+// assortment returns the types and ways that any of the pools may buy. A pool whose class cannot be used is left out.
 func (k *market) assortment() (map[string]*cloud.InstanceType, map[way]ware) {
 	types, wares := map[string]*cloud.InstanceType{}, map[way]ware{}
 	if !k.classes.pools.Synced() || !k.classes.objects.Synced() {
@@ -122,7 +124,7 @@ func (k *market) assortment() (map[string]*cloud.InstanceType, map[way]ware) {
 	return types, wares
 }
 
-// typesOfFleet are the instance types of the machines that there are.
+// typesOfFleet returns the instance types of all claims.
 func (k *market) typesOfFleet() map[string]bool {
 	out := map[string]bool{}
 	for claim := range k.env.in.Claims.Each() {
@@ -131,7 +133,8 @@ func (k *market) typesOfFleet() map[string]bool {
 	return out
 }
 
-// collectSoldOut adds the offerings of a type that are wanted and that EC2 has none of. Reservations that are used up are not sold out.
+// collectSoldOut adds the offerings of a type that are wanted and sold out. Reservations that are used up are not
+// sold out.
 func collectSoldOut(it *cloud.InstanceType, wanted need.Needs, wares map[way]ware) {
 	for i := range it.Offerings {
 		o := &it.Offerings[i]
@@ -141,7 +144,8 @@ func collectSoldOut(it *cloud.InstanceType, wanted need.Needs, wares map[way]war
 	}
 }
 
-// collect adds those of a type's offerings that are wanted. While reservations are managed every type and zone has a series for them.
+// collect adds the offerings of a type that are wanted. While reservations are managed, every type and zone has a
+// series for them, 0 if there is none.
 func collect(it *cloud.InstanceType, wanted need.Needs, reservations bool, wares map[way]ware) {
 	if reservations && wanted.AllowValue(v1.CapacityTypeLabelKey, v1.CapacityTypeReserved) {
 		for _, zone := range it.Labels[corev1.LabelTopologyZone] {

@@ -30,8 +30,8 @@ type Surroundings struct {
 	Corrected func(ctx context.Context, pool string, c *cloud.Catalog) *cloud.Catalog
 }
 
-// Open is New with AWS's default chain of configuration: environment, shared files, web identity, pod identity, the
-// instance's own role. Endpoints from the environment are honoured.
+// Open is New with the default AWS configuration: environment, shared files, web identity, pod identity, the
+// instance's role. Endpoints from the environment are used.
 func Open(ctx context.Context, s Settings, in Surroundings) (*Provider, error) {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {

@@ -32,7 +32,8 @@ func newPlacing(env *environment, launches *launches) *placing {
 	return &placing{env: env, launches: launches, homes: ttl.New[string, string](homeLife), coming: map[string]map[string]int{}}
 }
 
-// begin settles where a cluster group without machines begins, so that launches at the same time agree on it.
+// begin returns the zone in which a cluster group without machines begins: zone, or the zone that an earlier launch
+// settled.
 func (p *placing) begin(group, zone string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,7 +44,7 @@ func (p *placing) begin(group, zone string) string {
 	return zone
 }
 
-// partition returns one of several partitions: that with the fewest machines, counting those that are being launched until done is called.
+// partition returns the partition with the fewest machines. Launches under way count until they call done.
 func (p *placing) partition(group string, of []string, there map[string]int) (chosen string, done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,8 +63,9 @@ func (p *placing) partition(group string, of []string, there map[string]int) (ch
 	}
 }
 
-// place narrows a claim to what its class's placement group leaves open at this moment. What it returns is not written anywhere. done is
-// called when the launch has ended; dry says that there was no machine.
+// place narrows a claim to what its class's placement group leaves open: the zone of a cluster group, or one
+// partition. The narrowed claim is not written anywhere. done is called when the launch has ended; dry says that
+// there was no machine.
 func (ms *machines) place(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
 	types []*cloud.InstanceType) (placed *v1.NodeClaim, done func(dry bool)) {
 	g := nc.Status.PlacementGroup
@@ -91,7 +93,7 @@ func (ms *machines) place(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
 	return claim, func(bool) {}
 }
 
-// narrowed is a claim for which a label has one value.
+// narrowed returns a claim that allows one value of a label only.
 func narrowed(claim *v1.NodeClaim, key, value string) *v1.NodeClaim {
 	out := *claim
 	out.Spec.Requirements = append(slices.Clone(claim.Spec.Requirements), v1.NodeSelectorRequirementWithMinValues{
@@ -100,7 +102,8 @@ func narrowed(claim *v1.NodeClaim, key, value string) *v1.NodeClaim {
 	return &out
 }
 
-// home is the only zone in which a cluster placement group takes machines: where it has some, or where its first is being launched.
+// home returns the only zone in which a cluster placement group takes machines: where it has some, or where its first
+// machine is being launched; "" if it has none.
 func (p *placing) home(group string) string {
 	most := ""
 	zones := p.membersBy(group, corev1.LabelTopologyZone)

@@ -1,9 +1,30 @@
 // Package aws is the cloud provider for Amazon EC2.
 //
-// Provider has the methods of the contract. New builds its parts from top to bottom, and each part knows only the
-// parts above it: environment (settings, cluster, account), classes, market, machines. What needs no call is in packages
-// of its own, most of them pure. Always and Leader return the loops that keep the parts up to date; the program that
-// builds the provider also starts them.
+// Provider has the methods of the contract cloud.Provider. New builds its parts from top to bottom, and each part knows
+// only the parts above it: environment (settings, cluster, account), classes, market, machines. Always and Leader
+// return the loops that keep the parts up to date; the program that builds the provider also starts them.
+//
+// Terms:
+//
+//	class      an EC2NodeClass; its status holds what its selectors found (package class)
+//	offering   one way to buy a type: zone, capacity type, perhaps a reservation or partition (package offer)
+//	catalogue  all types with their offerings that a class can launch (package catalogue)
+//	choice     the types and offerings that one launch names, order: the CreateFleet call for it (package fleet)
+//	dry        nothing of what a launch named is to be had
+//	young      launched in the last minutes, so that EC2 may not show it yet
+//	latched    a machine without a claim that is kept until an operator decides
+//	shifted    in a zone from which ARC shifts traffic away (package zonalshift)
+//	share      the largest part of a pool's spot machines that one type in one zone may be (package spotshare)
+//
+// Files, in the order in which to read them: provider.go, settings.go and open.go; classes.go and kubelet.go (classes);
+// market.go, measure.go and metrics.go (market); launch.go, placing.go and spotlist.go (launching); machines.go,
+// drift.go, tagging.go, inherit.go and demotion.go (machines that run); interruption.go, repair.go and shifting.go
+// (what AWS announces); loops.go and report.go.
+//
+// Packages without a call to AWS, most of them pure: hardware (capacity and labels of a type), offer, catalogue,
+// bootstrap (user data), launchspec, formula, shortage, spotrisk, spotshare, nodememory. Packages that call AWS for one
+// subject: ami, network, placement, profile, reservation, inventory, price, launch (templates), fleet, interrupt, bought,
+// clusterinfo, zonalshift. ec2api translates errors. Commands use preflight, nodegroup, policy and offline.
 package aws
 
 import (
@@ -71,10 +92,10 @@ type environment struct {
 	settings  Settings
 	in        Input
 	clients   *ec2api.Clients
-	facts     *clusterinfo.Info
+	facts     *clusterinfo.Info // about the cluster: endpoint, version, DNS
 	claims    Objects[*v1.NodeClaim]
 	nodes     Objects[*corev1.Node]
-	inventory *inventory.Inventory
+	inventory *inventory.Inventory     // the types that EC2 sells in the region
 	refusals  *ttl.Map[string, string] // codes with which EC2 refuses the calls of launches at present
 }
 
@@ -134,10 +155,10 @@ func CABundle(c *rest.Config) (string, error) {
 	return base64.StdEncoding.EncodeToString(c.CAData), nil
 }
 
-// Name is "aws".
+// Name returns "aws".
 func (p *Provider) Name() string { return "aws" }
 
-// NodeClassKinds is EC2NodeClass.
+// NodeClassKinds returns EC2NodeClass.
 func (p *Provider) NodeClassKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{awsv1.GroupVersion.WithKind("EC2NodeClass")}
 }
@@ -186,7 +207,7 @@ func (p *Provider) Commitments(ctx context.Context) ([]v1alpha1.CommitmentDiscou
 	return bought.Account{EC2: clients.EC2, Plans: clients.Plans, Region: region, Currency: price.Currency(region)}.Read(ctx)
 }
 
-// Drifted says why a claim's machine is not what its class asks for.
+// Drifted returns why a claim's machine is not what its class asks for, "" if it is.
 func (p *Provider) Drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.DriftReason, error) {
 	return p.machines.drifted(ctx, claim)
 }

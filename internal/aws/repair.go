@@ -23,7 +23,8 @@ const (
 
 const accelerated corev1.NodeConditionType = "AcceleratedHardwareReady"
 
-// RepairPolicies are the conditions of broken machines. Those beyond Ready come from EKS' node monitoring agent.
+// RepairPolicies returns the conditions of broken machines. Conditions other than Ready come from EKS' node
+// monitoring agent.
 func (p *Provider) RepairPolicies() []cloud.RepairPolicy {
 	soon, later := 5*time.Minute, 10*time.Minute
 	any := func(t corev1.NodeConditionType, status corev1.ConditionStatus) cloud.RepairPolicy {

@@ -23,8 +23,7 @@ import (
 // maxUserData is the user data that EC2 takes, in bytes before they are encoded.
 const maxUserData = 16384
 
-// templateMade records the size of the user data of a class, and warns before it is too large: labels, taints and a longer
-// certificate authority add to it.
+// templateMade records the size of the user data of a class, and warns before it is too large for EC2.
 func (c *classes) templateMade(t *launch.Template) {
 	size := len(t.UserData)
 	c.env.in.Metrics.NodeClassUserData.WithLabelValues(t.Class.Name).Set(float64(size))
@@ -34,7 +33,7 @@ func (c *classes) templateMade(t *launch.Template) {
 	}
 }
 
-// observer counts calls of AWS, and remembers why attempts of launches fail.
+// observer returns what counts calls of AWS, and remembers why attempts of launches fail.
 func (e *environment) observer() ec2api.Observer {
 	m := e.in.Metrics
 	status := func(c ec2api.Call) string { return strconv.Itoa(c.Status) }
@@ -58,7 +57,8 @@ var launchCalls = []string{"CreateFleet", "CreateLaunchTemplate"}
 // refusalLife is how long a refused attempt of a call explains why launches wait for it.
 const refusalLife = 30 * time.Second
 
-// attempted remembers why attempts of launches fail while they are repeated: until the call gives up, nothing else would say.
+// attempted remembers the error code of a launch call that is repeated. Until the call gives up, nothing else tells
+// why a launch takes long.
 func (e *environment) attempted(c ec2api.Call) {
 	switch {
 	case !slices.Contains(launchCalls, c.Operation):
@@ -69,10 +69,11 @@ func (e *environment) attempted(c ec2api.Call) {
 	}
 }
 
-// launchPatience is how long a launch may take before it is said what it waits for.
+// launchPatience is how long a launch may take before an event says what it waits for.
 const launchPatience = 3 * time.Second
 
-// tellIfSlow says on the claim why its launch takes long, if attempts fail. What it returns ends that.
+// tellIfSlow publishes an event on the claim if its launch takes longer than launchPatience because EC2 refuses
+// calls. end stops the wait.
 func (e *environment) tellIfSlow(claim *v1.NodeClaim) (end func()) {
 	timer := time.AfterFunc(launchPatience, func() {
 		for _, call := range launchCalls {
@@ -87,7 +88,8 @@ func (e *environment) tellIfSlow(claim *v1.NodeClaim) (end func()) {
 	return func() { timer.Stop() }
 }
 
-// reportNarrow tells of a spot launch that can name few types, once in a while for each pool: its owner can widen it.
+// reportNarrow publishes an event about a spot launch that can name few types, once in a while for each pool: its
+// owner can allow more.
 func (e *environment) reportNarrow(claim *v1.NodeClaim, types int) {
 	e.in.Events.Publish(telemetry.Event{
 		Object: telemetry.ClaimRef(claim), Reason: telemetry.FewInstanceTypes, Key: []string{claim.Labels[v1.NodePoolLabelKey]},
@@ -97,7 +99,8 @@ func (e *environment) reportNarrow(claim *v1.NodeClaim, types int) {
 	})
 }
 
-// reportShare tells of a spot launch for which every offering has its share of the pool already, once in a while for each pool.
+// reportShare publishes an event about a spot launch for which every offering has its share already, once in a while
+// for each pool.
 func (e *environment) reportShare(claim *v1.NodeClaim, share string) {
 	e.in.Events.Publish(telemetry.Event{
 		Object: telemetry.ClaimRef(claim), Reason: telemetry.SpotShareExceeded, Key: []string{claim.Labels[v1.NodePoolLabelKey]},
@@ -112,7 +115,7 @@ func (e *environment) batchSent(batcher string, size int, open time.Duration) {
 	e.in.Metrics.BatcherTime.WithLabelValues(batcher).Observe(open.Seconds())
 }
 
-// launchFailed receives every failure, also when another choice of the same call was launched.
+// launchFailed notes a failure of a launch call, also if the call launched something else.
 func (k *market) launchFailed(f fleet.Failure) {
 	if f.UsedUp() {
 		k.reservations.UsedUp(f.Reservation)
@@ -128,7 +131,7 @@ func (ms *machines) terminationFailed(providerID string) {
 	ms.env.in.Metrics.InstanceTerminationFailures.WithLabelValues(zone, ms.classes.zoneID(zone)).Inc()
 }
 
-// zoneID is the id of a zone, "" if no class has a subnet there.
+// zoneID returns the id of a zone, "" if no class has a subnet there.
 func (c *classes) zoneID(zone string) string {
 	for _, nc := range c.objects.All() {
 		for _, s := range nc.Status.Subnets {

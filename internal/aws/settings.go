@@ -45,7 +45,7 @@ type SpotSettings struct {
 	InterruptionCost float64
 }
 
-// DefaultSettings are what applies unless something else is set.
+// DefaultSettings returns the settings that apply unless others are given.
 func DefaultSettings() Settings {
 	return Settings{
 		Settings:           hardware.Settings{VMMemoryOverheadPercent: hardware.DefaultVMMemoryOverheadPercent},
@@ -91,7 +91,7 @@ func (s *Settings) List() []setting.Setting {
 // celGate lets numbers of the kubelet's configuration depend on the machine.
 const celGate = "NodeClassCEL"
 
-// readGates keeps unknown names for the log, as the core does among its own.
+// readGates reads the provider's feature gates. Unknown gates that are switched on are kept for the log.
 func (s *Settings) readGates(text string) error {
 	return setting.Gates(text, func(gate string, on bool) error {
 		switch {
@@ -104,7 +104,7 @@ func (s *Settings) readGates(text string) error {
 	})
 }
 
-// Validate says what is wrong with the settings.
+// Validate returns all errors in the settings.
 func (s *Settings) Validate() error {
 	var errs []error
 	if s.ClusterName == "" {

@@ -55,7 +55,7 @@ func (k *market) shifted(providerID string) bool {
 	return k.shifts.Away(k.classes.zoneID(zone))
 }
 
-// remembered are machines as they were last listed; only those in zones that are shifted away are looked up in it.
+// A remembered holds the machines of the last list. It is used for machines in shifted zones only.
 type remembered struct {
 	mu       sync.Mutex
 	machines map[string]cloud.Machine // by provider id
@@ -68,8 +68,9 @@ func (r *remembered) get(providerID string) (cloud.Machine, bool) {
 	return m, ok
 }
 
-// listed takes note of a list, and returns it with the machines of shifted zones as they were before: there EC2 may know nothing of them.
-func (r *remembered) listed(list []cloud.Machine, shifted func(providerID string) bool) []cloud.Machine {
+// update remembers a list, and returns it with the machines of shifted zones as they were before, because EC2 may not
+// know them there.
+func (r *remembered) update(list []cloud.Machine, shifted func(providerID string) bool) []cloud.Machine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := make(map[string]cloud.Machine, len(list))
@@ -89,8 +90,7 @@ func (r *remembered) listed(list []cloud.Machine, shifted func(providerID string
 	return list
 }
 
-// tellShifts returns a task that tells pools of zones from which traffic is shifted away since it last looked, and
-// of those where that has ended.
+// tellShifts returns a task that publishes events for pools when a zone is shifted away, and when that ends.
 func (k *market) tellShifts() func(context.Context) error {
 	before := k.shifts.Zones()
 	return func(ctx context.Context) error {
@@ -126,7 +126,7 @@ func (k *market) tellPools(zoneID string, reason telemetry.Reason, message strin
 	}
 }
 
-// zoneOf is the name of a zone in which a pool could have nodes, "" if it could not.
+// zoneOf returns the name of the zone with an id if a pool could have nodes there, else "".
 func (c *classes) zoneOf(pool *v1.NodePool, zoneID string) string {
 	ref := pool.Spec.Template.Spec.NodeClassRef
 	if ref == nil || ref.Group != awsv1.Group {

@@ -96,9 +96,9 @@ func TestAShiftedZoneIsLeftAlone(t *testing.T) {
 func TestMachinesOfAShiftedZoneAreShownAsTheyWere(t *testing.T) {
 	var r remembered
 	inA := func(id string) bool { return id == "a-1" || id == "a-2" }
-	r.listed([]cloud.Machine{{ProviderID: "a-1", ImageID: "before"}, {ProviderID: "a-2", ImageID: "before"}, {ProviderID: "b-1", ImageID: "before"}, {ProviderID: "b-2", ImageID: "before"}}, inA)
+	r.update([]cloud.Machine{{ProviderID: "a-1", ImageID: "before"}, {ProviderID: "a-2", ImageID: "before"}, {ProviderID: "b-1", ImageID: "before"}, {ProviderID: "b-2", ImageID: "before"}}, inA)
 	got := map[string]string{}
-	for _, m := range r.listed([]cloud.Machine{{ProviderID: "a-1", ImageID: "after"}, {ProviderID: "b-1", ImageID: "after"}}, inA) {
+	for _, m := range r.update([]cloud.Machine{{ProviderID: "a-1", ImageID: "after"}, {ProviderID: "b-1", ImageID: "after"}}, inA) {
 		got[m.ProviderID] = m.ImageID
 	}
 	if want := map[string]string{"a-1": "before", "a-2": "before", "b-1": "after"}; !maps.Equal(got, want) {

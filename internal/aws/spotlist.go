@@ -16,8 +16,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/need"
 )
 
-// inShare returns types without the spot offerings of which the claim's pool has its share already, or which are for other launches that
-// are under way. done is called when the launch has ended. Where the pool sets no share, that is all of them.
+// inShare returns the types without the spot offerings that would be above the share of the claim's pool, or that
+// other running launches may take. done is called when the launch has ended. If the pool sets no share, all types are
+// returned.
 func (ms *machines) inShare(types []*cloud.InstanceType, claim *v1.NodeClaim) (left []*cloud.InstanceType, done func()) {
 	name := claim.Labels[v1.NodePoolLabelKey]
 	pool, known := ms.classes.pools.Get(name)
@@ -38,12 +39,12 @@ func (ms *machines) inShare(types []*cloud.InstanceType, claim *v1.NodeClaim) (l
 	if !kept {
 		ms.env.reportShare(claim, text)
 	}
-	return changed(types, func(it *cloud.InstanceType, o *cloud.Offering) {
+	return withSpotChanged(types, func(it *cloud.InstanceType, o *cloud.Offering) {
 		o.Available = o.Available && named[price.Pool{Type: it.Name, Zone: o.Zone()}]
 	}), done
 }
 
-// spotOffered returns what the claim can be bought as on spot now, cheapest first.
+// spotOffered returns the spot offerings that a claim allows and that are available, cheapest first.
 func spotOffered(types []*cloud.InstanceType, claim *v1.NodeClaim) (out []price.Pool) {
 	type offered struct {
 		pool  price.Pool
@@ -66,11 +67,13 @@ func spotOffered(types []*cloud.InstanceType, claim *v1.NodeClaim) (out []price.
 	return out
 }
 
+// mayBeSpot reports whether a claim allows spot.
 func mayBeSpot(claim *v1.NodeClaim) bool {
 	return need.Of(claim.Spec.Requirements).AllowValue(v1.CapacityTypeLabelKey, v1.CapacityTypeSpot)
 }
 
-// spotOf returns the spot machines of a pool, those of a moment ago too, and what waits for its launch and may become spot.
+// spotOf returns the spot machines of a pool, just launched ones too, and the weights of claims that wait for their
+// launch and may become spot.
 func (ms *machines) spotOf(pool string) (running []spotshare.Machine, waiting []spotshare.Weights) {
 	young := map[string]cloud.Machine{}
 	for _, m := range ms.launches.machines.All() {
@@ -95,7 +98,8 @@ func (ms *machines) spotOf(pool string) (running []spotshare.Machine, waiting []
 	return running, waiting
 }
 
-// weightsOf is what a claim counts: one machine, and the pods that it was opened for.
+// weightsOf returns how much a claim counts towards shares of spot: as one machine, and for each workload as the pods
+// that it was opened for ("default/web=3,default/db=1").
 func weightsOf(claim *v1.NodeClaim) spotshare.Weights {
 	out := spotshare.Weights{spotshare.Machines: 1}
 	for part := range strings.SplitSeq(claim.Annotations[v1.OpenedForAnnotationKey], ",") {
@@ -107,19 +111,19 @@ func weightsOf(claim *v1.NodeClaim) spotshare.Weights {
 	return out
 }
 
-// asReckoned returns types with the prices by which the plan of a claim chose: with what interruptions are reckoned to cost. What is sent
-// is what was priced. Nothing that the caller has is changed.
+// asReckoned returns the types with the spot prices by which the plan of a claim chose: with the expected cost of
+// interruptions. So the launch names what was priced. types is not changed.
 func asReckoned(types []*cloud.InstanceType, claim *v1.NodeClaim) []*cloud.InstanceType {
 	dollars, err := v1.InterruptionCost(claim.Annotations[v1.InterruptionCostAnnotationKey])
 	if err != nil || dollars == 0 {
 		return types
 	}
 	each := cloud.FromDollars(dollars)
-	return changed(types, func(_ *cloud.InstanceType, o *cloud.Offering) { o.Price += o.Risk(each) })
+	return withSpotChanged(types, func(_ *cloud.InstanceType, o *cloud.Offering) { o.Price += o.Risk(each) })
 }
 
-// changed returns copies of types, of whose spot offerings each is changed.
-func changed(types []*cloud.InstanceType, change func(*cloud.InstanceType, *cloud.Offering)) []*cloud.InstanceType {
+// withSpotChanged returns copies of types, after change was called for each spot offering.
+func withSpotChanged(types []*cloud.InstanceType, change func(*cloud.InstanceType, *cloud.Offering)) []*cloud.InstanceType {
 	out := make([]*cloud.InstanceType, len(types))
 	for i, it := range types {
 		c := *it

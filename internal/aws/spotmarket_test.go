@@ -48,7 +48,7 @@ func newSpotMarket(of *cloud.Catalog) *spotMarket {
 
 // catalog returns what is sold with the hazards that are known at a time.
 func (m *spotMarket) catalog(of *cloud.Catalog, now time.Time) *cloud.Catalog {
-	return &cloud.Catalog{Types: changed(of.Types, func(it *cloud.InstanceType, o *cloud.Offering) {
+	return &cloud.Catalog{Types: withSpotChanged(of.Types, func(it *cloud.InstanceType, o *cloud.Offering) {
 		o.Hazard = hazard.Nano(m.records[price.Pool{Type: it.Name, Zone: o.Zone()}].After(now).Rate(m.published[it.Name]))
 	})}
 }

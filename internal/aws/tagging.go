@@ -69,13 +69,15 @@ func (ms *machines) tagMachines(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// needsTags reports whether a claim's machine has registered and its tags were not checked yet.
 func needsTags(claim *v1.NodeClaim) bool {
 	return claim.DeletionTimestamp == nil && claim.Status.NodeName != "" && instanceID(claim.Status.ProviderID) != "" &&
 		condition.IsTrue(claim, v1.ConditionTypeLaunched) &&
 		(claim.Annotations[awsv1.AnnotationInstanceTagged] != "true" || claim.Annotations[awsv1.AnnotationClusterNameTagged] != "true")
 }
 
-// tag adds the tags that the machine lacks; a tag that it has already stays.
+// tag adds the tags that the machine lacks; a tag that it has stays, because it may be the user's. called reports
+// whether EC2 was called to tag.
 func (ms *machines) tag(ctx context.Context, claim *v1.NodeClaim) (called bool, err error) {
 	defer bug.Catch(&err, "tagging the machine of NodeClaim "+claim.Name)
 	id := instanceID(claim.Status.ProviderID)
@@ -101,7 +103,7 @@ func (ms *machines) tag(ctx context.Context, claim *v1.NodeClaim) (called bool, 
 	})
 }
 
-// missingTags are the tags that a registered machine should have and lacks.
+// missingTags returns the tags that a registered machine lacks: the name of its node, its claim, its cluster.
 func missingTags(has map[string]string, claim *v1.NodeClaim, cluster string) map[string]string {
 	out := map[string]string{}
 	for key, value := range map[string]string{

@@ -19,7 +19,8 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// readTypes reads instance types with all that is known about them, one after the other.
+// readTypes reads instance types in full, as JSON values one after the other. all is the catalogue of pools without
+// one of their own; own has the catalogues of the pools that types name.
 func readTypes(text string) (all *cloud.Catalog, own map[string]*cloud.Catalog, err error) {
 	shared := map[string]*cloud.Catalog{"": {}} // by the pools that have it
 	own = map[string]*cloud.Catalog{}
@@ -46,7 +47,7 @@ func readTypes(text string) (all *cloud.Catalog, own map[string]*cloud.Catalog, 
 	return shared[string(identity.Texts(nil, nil))], own, nil
 }
 
-// catalogOf is what a pool can launch.
+// catalogOf returns what a pool can launch.
 func (w *World) catalogOf(pool string) *cloud.Catalog {
 	if own := w.own[pool]; own != nil {
 		return own
@@ -54,7 +55,7 @@ func (w *World) catalogOf(pool string) *cloud.Catalog {
 	return w.Catalog
 }
 
-// typeOf is what stories call by this name, nil if it is nothing.
+// typeOf returns the instance type of a name, nil if there is none.
 func (w *World) typeOf(name string) *cloud.InstanceType {
 	for _, t := range w.Catalog.Types {
 		if t.Name == name {
@@ -119,7 +120,7 @@ func readShapes(text string) (*cloud.Catalog, error) {
 	return c, err
 }
 
-// devicesOf reads the devices of a driver.
+// devicesOf reads driver:count:attributes, as readShapes describes them.
 func devicesOf(text string) (cloud.DeviceSlice, error) {
 	parts := strings.SplitN(text, ":", 3)
 	out := cloud.DeviceSlice{Driver: parts[0]}
@@ -149,7 +150,7 @@ func devicesOf(text string) (cloud.DeviceSlice, error) {
 // reservedPrice is the price of a reservation in dollars an hour: it is paid for, and all but free.
 const reservedPrice = 0.000001
 
-// addOfferings adds an offering for each zone and each way to buy that a line names.
+// addOfferings adds an offering for each zone and each way to buy (od, spot, reserved) that a line names.
 func addOfferings(it *cloud.InstanceType, l *line) error {
 	add := func(zone, ct string, price float64, more map[string]string, reserved int) {
 		labels := map[string]string{corev1.LabelTopologyZone: zone, v1.CapacityTypeLabelKey: ct}
@@ -189,7 +190,8 @@ func addOfferings(it *cloud.InstanceType, l *line) error {
 	return nil
 }
 
-// addRisk reads after how many hours spot machines are taken back (every) and in which zones that was a short while ago (rests).
+// addRisk reads for spot offerings after how many hours they are interrupted (every), and in which zones that
+// happened recently (rests).
 func addRisk(o *cloud.Offering, l *line) error {
 	if o.CapacityType() != v1.CapacityTypeSpot || !l.has("every") {
 		return nil
@@ -202,7 +204,7 @@ func addRisk(o *cloud.Offering, l *line) error {
 	return nil
 }
 
-// finishLabels fills in what every type has.
+// finishLabels adds the labels that every type has, and those of its offerings.
 func finishLabels(it *cloud.InstanceType) {
 	it.Labels[corev1.LabelInstanceTypeStable] = []string{it.Name}
 	for key, value := range map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux"} {
@@ -219,7 +221,8 @@ func finishLabels(it *cloud.InstanceType) {
 	}
 }
 
-// types writes the instance types of each catalogue, the cheapest first.
+// types writes the instance types of each catalogue, the cheapest first, in at most most bytes. A story that is cut
+// (width 0) has only the catalogue of the first pool.
 func (w *writer) types(most int) string {
 	var b strings.Builder
 	if w.width == 0 && len(w.in.Pools) > 0 { // there is hardly room for one catalogue
@@ -246,12 +249,13 @@ func (w *writer) types(most int) string {
 	return b.String()
 }
 
-// A sold instance type can be launched by some pools, all if they are not named.
+// A sold is an instance type with the pools that can launch it; all pools if none is named.
 type sold struct {
 	Pools []string `json:"pools,omitempty"`
 	cloud.InstanceType
 }
 
+// catalog writes the types of one catalogue, redacted, until most bytes are reached.
 func (w *writer) catalog(b *strings.Builder, c *cloud.Catalog, pools []string, most int) {
 	all := slices.Clone(c.Types)
 	slices.SortStableFunc(all, func(a, b *cloud.InstanceType) int { return cmp.Compare(cheapest(a), cheapest(b)) })
@@ -288,6 +292,7 @@ func (w *writer) catalog(b *strings.Builder, c *cloud.Catalog, pools []string, m
 	}
 }
 
+// amounts returns resources with redacted names.
 func (w *writer) amounts(in corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for name, q := range in {
@@ -296,6 +301,7 @@ func (w *writer) amounts(in corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
+// cheapest returns the lowest price of a type's offerings.
 func cheapest(it *cloud.InstanceType) cloud.NanoUSD {
 	out := cloud.NanoUSD(1 << 62)
 	for i := range it.Offerings {

@@ -9,7 +9,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// devices writes what dynamic resource allocation is about, without the parameters that drivers get.
+// devices writes the objects of dynamic resource allocation, without the parameters that drivers get. It writes
+// nothing if devices are not planned for, or if names are replaced: selectors have names in expressions.
 func (w *writer) devices() {
 	if w.in.Settings.Selects == nil || !w.keep {
 		return
@@ -52,6 +53,7 @@ func (w *writer) devices() {
 	}
 }
 
+// device writes one object of dynamic resource allocation if there is room for it.
 func (w *writer) device(kind string, meta *metav1.ObjectMeta, spec, status any) {
 	fields := map[string]any{"kind": kind, "metadata": meta, "spec": spec}
 	if status != nil {

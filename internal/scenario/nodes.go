@@ -64,7 +64,7 @@ func (w *World) readNodes(text string) error {
 	})
 }
 
-// sizeOf is what pods may take of a node.
+// sizeOf returns what a node has for pods: as its line says, or as its type has it if the line says nothing.
 func (w *World) sizeOf(l *line) (corev1.ResourceList, error) {
 	if it := w.typeOf(l.get("type", "")); it != nil && !l.has("cpu") && !l.has("mem") && !l.has("pods") && !l.has("gpu") {
 		return it.Capacity, nil
@@ -81,7 +81,7 @@ func (w *World) sizeOf(l *line) (corev1.ResourceList, error) {
 	return out, nil
 }
 
-// protectionOf reads what keeps a node, or one with the pod: protected, or protected=value.
+// protectionOf returns the annotation do-not-disrupt that a line asks for by protected or protected=value, else nil.
 func protectionOf(l *line) map[string]string {
 	if !l.has("protected") {
 		return nil
@@ -89,6 +89,7 @@ func protectionOf(l *line) map[string]string {
 	return map[string]string{v1.DoNotDisruptAnnotationKey: cmp.Or(l.get("protected", ""), "true")}
 }
 
+// readiness returns True or False as a condition's status.
 func readiness(ready bool) corev1.ConditionStatus {
 	if ready {
 		return corev1.ConditionTrue
@@ -96,7 +97,8 @@ func readiness(ready bool) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
-// claimOf is the claim of a node that a pool has, which was opened an hour ago, and nil without one.
+// claimOf returns the claim of a node, opened an hour ago, and adds to the node the labels that go with it. It
+// returns nil if the node is of no pool.
 func (w *World) claimOf(n *corev1.Node, pool string, ready bool) *v1.NodeClaim {
 	if pool == "" {
 		return nil
@@ -114,16 +116,16 @@ func (w *World) claimOf(n *corev1.Node, pool string, ready bool) *v1.NodeClaim {
 	c.Spec.NodeClassRef = &classRef
 	c.Status.ProviderID, c.Status.NodeName = n.Spec.ProviderID, n.Name
 	c.Status.Allocatable, c.Status.Capacity = n.Status.Allocatable, n.Status.Capacity
-	condition.SetTrue(c, v1.ConditionTypeLaunched, opened.Add(-24*time.Hour)) // before any drift that a story tells of
+	condition.SetTrue(c, v1.ConditionTypeLaunched, opened.Add(-24*time.Hour)) // before any drift in a story
 	for _, kind := range reached {
 		condition.SetTrue(c, kind, opened)
 	}
 	return c
 }
 
-// stateOf reads what there is to say of a claim: ready= for how long it has been initialised, quiet (a pod came or went a moment
-// ago), drifted= how long ago, grace= its
-// terminationGracePeriod, vacant= for how long no pod has been there (else always), deleting, stopping (the machine).
+// stateOf reads the state of a claim: ready= for how long it has been initialised, quiet (a pod came or went a moment
+// ago), drifted= for how long, grace= its terminationGracePeriod, vacant= for how long no pod has been there (else
+// always), deleting, stopping (the machine).
 func (w *World) stateOf(c *v1.NodeClaim, l *line) error {
 	ago := map[string]time.Duration{}
 	for _, key := range []string{"drifted", "grace", "ready", "vacant"} {
@@ -163,7 +165,7 @@ func (w *World) stateOf(c *v1.NodeClaim, l *line) error {
 	return nil
 }
 
-// readAttachLimits gives a node the CSINode that its volumes=driver:limit describe.
+// readAttachLimits adds the CSINode that volumes=driver:limit describes.
 func (w *World) readAttachLimits(node string, l *line) error {
 	csi := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	for _, x := range l.all("volumes") {
@@ -182,7 +184,7 @@ func (w *World) readAttachLimits(node string, l *line) error {
 	return nil
 }
 
-// putNode adds a node, with its claim if it has one.
+// putNode adds a node to the store, with its claim if it has one; going marks it for removal.
 func (w *World) putNode(n *corev1.Node, c *v1.NodeClaim, going bool) {
 	w.Store.Update(func(d *cluster.Draft) {
 		if c != nil {
@@ -197,10 +199,10 @@ func (w *World) putNode(n *corev1.Node, c *v1.NodeClaim, going bool) {
 	})
 }
 
-// least is what no node is shorter than.
+// least is a number of bytes that no node with its objects is shorter than.
 const least = 512
 
-// nodes writes those that are named first, then the others, and returns how many are left out.
+// nodes writes the nodes of first, then the others, and returns how many had no room.
 func (w *writer) nodes(first []string) (left int) {
 	for _, named := range []bool{true, false} {
 		for n := range w.in.Snap.Nodes() {
@@ -212,7 +214,7 @@ func (w *writer) nodes(first []string) (left int) {
 	return left
 }
 
-// node writes a machine with what runs on it, or nothing.
+// node writes a machine with the pods on it. If there is not room for all of it, it writes nothing and returns false.
 func (w *writer) node(n *cluster.Node) bool {
 	length := w.out.Len()
 	name := w.name("node", n.Name)
@@ -267,7 +269,7 @@ func (w *writer) node(n *cluster.Node) bool {
 	return ok
 }
 
-// putMachine writes an object of which edit adds what must not be redacted.
+// putMachine writes a Node or claim, redacted. edit then adds what must not be redacted.
 func (w *writer) putMachine(kind, name string, o any, going bool, edit func(map[string]any)) bool {
 	text, err := json.Marshal(o)
 	var fields map[string]any
@@ -294,6 +296,7 @@ func (w *writer) putMachine(kind, name string, o any, going bool, edit func(map[
 	return w.line(fields)
 }
 
+// csiNode writes the CSINode of a node with its limits.
 func (w *writer) csiNode(name string, limits map[string]int) bool {
 	drivers := []any{}
 	for _, driver := range slices.Sorted(maps.Keys(limits)) {
@@ -306,7 +309,7 @@ func (w *writer) csiNode(name string, limits map[string]int) bool {
 	return w.line(map[string]any{"kind": "CSINode", "metadata": map[string]any{"name": name}, "spec": map[string]any{"drivers": drivers}})
 }
 
-// target is what a machine is called where a pod has a place on it: by its claim.
+// target returns the name by which a pod's seat refers to a machine: that of its claim, or of the node without one.
 func (w *writer) target(n *cluster.Node) string {
 	node := w.name("node", n.Name)
 	switch {

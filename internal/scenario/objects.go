@@ -26,7 +26,7 @@ func (w *World) readObjects(text string) error {
 	for {
 		var raw map[string]any
 		if err := r.Decode(&raw); err == io.EOF {
-			w.keepRoom()
+			w.putSpares()
 			return nil
 		} else if err != nil {
 			return err
@@ -40,6 +40,7 @@ func (w *World) readObjects(text string) error {
 	}
 }
 
+// putObject puts one object into the store, by its kind.
 func (w *World) putObject(raw map[string]any) error {
 	kind, _ := raw["kind"].(string)
 	var err error
@@ -103,12 +104,14 @@ func (w *World) putObject(raw map[string]any) error {
 	return err
 }
 
+// markGoing marks a machine for removal if its object has the annotation "going".
 func markGoing(d *cluster.Draft, o metav1.Object) {
 	if o.GetAnnotations()[goingAnnotation] != "" {
 		d.MarkForRemoval(o.GetName())
 	}
 }
 
+// put decodes an object, notes it in w.Objects, and stores it by to.
 func put[T any, P interface {
 	*T
 	runtime.Object
@@ -121,6 +124,7 @@ func put[T any, P interface {
 	return err
 }
 
+// decode returns an object of a type from decoded JSON.
 func decode[T any](raw map[string]any) (*T, error) {
 	b, err := json.Marshal(raw)
 	if err != nil {

@@ -39,7 +39,8 @@ func (w *World) readPods(text string) error {
 	})
 }
 
-// readBuffers reads CapacityBuffers, each with the pods that it keeps room for: x3 cpu=1, and on= the node with that room.
+// readBuffers reads CapacityBuffers, each with the pods that it keeps room for: x3 cpu=1, and on= the node with that
+// room.
 func (w *World) readBuffers(text string) error {
 	return eachLine(text, func(l *line) error {
 		var pods []*corev1.Pod
@@ -70,7 +71,7 @@ func (w *World) readPDBs(text string) error {
 			return err
 		}
 		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: l.get("ns", "default"),
-			Name: l.name + "-" + strconv.Itoa(w.next("pdb "+l.name))}}
+			Name: l.name + "-" + strconv.Itoa(w.number("pdb "+l.name))}}
 		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": l.name}}
 		b.Spec.MinAvailable, b.Status.DisruptionsAllowed = new(intstr.FromInt32(1)), int32(allowed)
 		if l.has("full") {
@@ -85,7 +86,8 @@ func (w *World) readPDBs(text string) error {
 	})
 }
 
-// putPod adds a pod: running, unless it says otherwise, if it names a node, else pending and unschedulable.
+// putPod puts a pod into the store: running if it names a node, unless the story gives another phase, else pending
+// and unschedulable.
 func (w *World) putPod(d *cluster.Draft, p *corev1.Pod) {
 	if p.Namespace == "" {
 		p.Namespace = "default"
@@ -109,7 +111,8 @@ func (w *World) putPod(d *cluster.Draft, p *corev1.Pod) {
 	d.PutPod(p)
 }
 
-// A note is a property that a story gives to a pod beside its fields.
+// A note holds what a story says about a pod besides the pod's fields: whether the question asks about it, the machine of
+// its seat and since when, and how many plans left it out.
 type note struct {
 	asked, aside bool
 	planned      string
@@ -117,7 +120,7 @@ type note struct {
 	plansLeftOut int
 }
 
-// readNotes takes them off a pod.
+// readNotes moves the annotations of stories from a pod into w.notes.
 func (w *World) readNotes(p *corev1.Pod) {
 	n := note{asked: p.Annotations[askedAnnotation] != "", aside: p.Annotations[asideAnnotation] != "",
 		planned: p.Annotations[plannedAnnotation]}
@@ -135,8 +138,9 @@ func (w *World) readNotes(p *corev1.Pod) {
 	w.notes[cluster.PodKey{Namespace: p.Namespace, Name: p.Name}] = n
 }
 
-// keepPlaces puts the places of pods into the store, once all machines are there.
-func (w *World) keepPlaces() {
+// seatPlanned gives pods the seats on machines that the story notes. Enter calls it last, when the machines are in
+// the store.
+func (w *World) seatPlanned() {
 	w.Store.Update(func(d *cluster.Draft) {
 		for _, key := range slices.SortedFunc(maps.Keys(w.notes), cluster.PodKey.Compare) {
 			if n := w.notes[key]; n.planned != "" {
@@ -159,8 +163,8 @@ func (w *World) spare(p *corev1.Pod) {
 	w.spares[key] = append(w.spares[key], p)
 }
 
-// keepRoom puts what was noted into the store.
-func (w *World) keepRoom() {
+// putSpares puts the pods that spare noted into the store.
+func (w *World) putSpares() {
 	w.Store.Update(func(d *cluster.Draft) {
 		for key, pods := range w.spares {
 			d.PutSpares(key.Namespace, key.Name, pods)
@@ -168,9 +172,10 @@ func (w *World) keepRoom() {
 	})
 }
 
+// podOf returns the pod that a line describes, with the next number in its name.
 func (w *World) podOf(l *line) (*corev1.Pod, error) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: l.get("ns", "default"), Labels: pairs(l.get("labels", ""))}}
-	p.Name = l.name + "-" + strconv.Itoa(w.next(l.name))
+	p.Name = l.name + "-" + strconv.Itoa(w.number(l.name))
 	requests := corev1.ResourceList{}
 	for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem",
 		"gpu.example/gpu": "gpu", corev1.ResourceEphemeralStorage: "disk"} {
@@ -227,7 +232,7 @@ func (w *World) podOf(l *line) (*corev1.Pod, error) {
 	return p, addConstraints(p, l)
 }
 
-// addLife says whose a pod is, and how far it has come.
+// addLife sets the owner of a pod, its annotations, and how far its life has come.
 func addLife(p *corev1.Pod, l *line, now time.Time) {
 	for key, kind := range map[string]string{"owner": "ReplicaSet", "daemon": "DaemonSet"} {
 		x := l.get(key, "")
@@ -258,7 +263,7 @@ func addLife(p *corev1.Pod, l *line, now time.Time) {
 	}
 }
 
-// addSmallPrint adds what a pod uses beside its main container.
+// addSmallPrint adds init containers, sidecars, overhead and restart rules.
 func addSmallPrint(p *corev1.Pod, l *line) error {
 	always := corev1.ContainerRestartPolicyAlways
 	if l.has("restart-all") {
@@ -312,11 +317,13 @@ func portOf(text string) (corev1.ContainerPort, error) {
 		Protocol: corev1.Protocol(cmp.Or(f[1], string(corev1.ProtocolTCP))), HostIP: f[2]}, err
 }
 
-func (w *World) next(name string) int {
+// number counts the uses of a name, from 1.
+func (w *World) number(name string) int {
 	w.names["#"+name]++
 	return w.names["#"+name]
 }
 
+// addConstraints adds topology spread, node affinity and pod affinity.
 func addConstraints(p *corev1.Pod, l *line) error {
 	for _, x := range l.all("spread") {
 		c, err := spreadOf(x, p.Labels)
@@ -372,7 +379,7 @@ func addConstraints(p *corev1.Pod, l *line) error {
 	return nil
 }
 
-// weighted reads "10/rest"; the weight is 1 if none stands there.
+// weighted reads "10/rest"; the weight is 1 if there is none.
 func weighted(text string) (int32, string) {
 	w, rest, found := strings.Cut(text, "/")
 	n, err := strconv.ParseInt(w, 10, 32)
@@ -401,6 +408,7 @@ func podTermOf(text string) corev1.PodAffinityTerm {
 	return t
 }
 
+// selectorOf returns a selector for a label: any value for "*", any other value or none for "!v".
 func selectorOf(key, value string) *metav1.LabelSelector {
 	if value == "*" {
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key,

@@ -132,6 +132,7 @@ func pairs(text string) map[string]string {
 	return out
 }
 
+// taintOf reads key:value:effect.
 func taintOf(text string) corev1.Taint {
 	f := append(strings.Split(text, ":"), "", "")
 	return corev1.Taint{Key: f[0], Value: f[1], Effect: corev1.TaintEffect(f[2])}
@@ -143,6 +144,7 @@ func requirementOf(text string) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: longKey(f[0]), Operator: corev1.NodeSelectorOperator(f[1]), Values: split(f[2], "|")}
 }
 
+// pools writes the NodePools.
 func (w *writer) pools() {
 	for _, in := range w.in.Pools {
 		p := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: in.Pool.DeletionTimestamp}}

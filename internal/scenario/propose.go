@@ -10,7 +10,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
-// Disruption is what package disrupt is asked about in the present moment.
+// Disruption returns the input of package disrupt at this moment.
 func (w *World) Disruption() *disrupt.World {
 	pools := map[string]engine.Pool{}
 	for _, p := range w.Pools {
@@ -26,8 +26,9 @@ func (w *World) Propose() *disrupt.Proposal {
 	return out
 }
 
-// proposed writes what is proposed, which nodes are blocked, and which pools' budgets are exhausted, for which reasons.
-func proposed(p *disrupt.Proposal) string {
+// proposalText writes a proposal as sorted lines: the steps, the nodes that are blocked, and the pools whose budgets
+// are exhausted.
+func proposalText(p *disrupt.Proposal) string {
 	var out []string
 	for _, s := range p.Steps {
 		out = append(out, stepOf(s))
@@ -53,7 +54,7 @@ func proposed(p *disrupt.Proposal) string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-// stepOf writes which nodes go for which reason, and what is opened in their place.
+// stepOf writes which nodes a step removes for which reason, and what is opened instead.
 func stepOf(s *disrupt.Step) string {
 	var removed, opened []string
 	for _, c := range s.Remove {

@@ -10,11 +10,11 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// A redactor gives everything with a user's name a name of its own: "shop/cart-7f" becomes "pod-12" wherever it stands. What Kubernetes,
-// its providers and drivers name, and numbers, stay: they are what the story is about.
+// A redactor replaces names that users chose: "shop/cart-7f" becomes "pod-12" everywhere. Names of Kubernetes,
+// providers and drivers stay, and so do numbers, because the story is about them.
 type redactor struct {
 	keep  bool // every name stays unchanged
-	width int  // digits of the numbers in new names
+	width int  // digits of the numbers in new names; 0 in a story that is cut to some bytes, above 0 in a whole story
 	names map[redacted]string
 	count map[string]int
 }
@@ -55,10 +55,10 @@ func (r *redactor) key(key string) string {
 	return r.name("key", key)
 }
 
-// told are the ends of public keys whose values say what a machine is.
-var told = []string{"/zone", "/zone-id", "/region", "/arch", "/os", "/instance-type", "/capacity-type"}
+// machineKeys are the ends of public keys whose values say what a machine is.
+var machineKeys = []string{"/zone", "/zone-id", "/region", "/arch", "/os", "/instance-type", "/capacity-type"}
 
-// value returns the new value of a key.
+// value returns the new value of a label with a key. Values that say what a machine is stay.
 func (r *redactor) value(key, value string) string {
 	_, notNumber := strconv.ParseFloat(value, 64)
 	switch {
@@ -75,7 +75,7 @@ func (r *redactor) value(key, value string) string {
 	case strings.Contains(key, "/instance-"): // of a cloud's own domain
 		return value
 	}
-	for _, end := range told {
+	for _, end := range machineKeys {
 		if strings.HasSuffix(key, end) {
 			return value
 		}
@@ -83,8 +83,8 @@ func (r *redactor) value(key, value string) string {
 	return r.name("value", value)
 }
 
-// plain are the fields whose texts are words of the API or amounts.
-var plain = map[string]bool{
+// plainFields are the fields whose texts are words of the API or amounts.
+var plainFields = map[string]bool{
 	"operator": true, "effect": true, "whenUnsatisfiable": true, "nodeAffinityPolicy": true, "nodeTaintsPolicy": true,
 	"protocol": true, "hostIP": true,
 	"restartPolicy": true, "preemptionPolicy": true, "apiVersion": true, "kind": true, "phase": true,
@@ -94,8 +94,8 @@ var plain = map[string]bool{
 	"creationTimestamp": true, "accessModes": true, "volumeMode": true, "expireAfter": true, "consolidateAfter": true,
 }
 
-// fields are those that hold names, by the kind of what they name.
-var fields = map[string]string{
+// nameFields are the fields that hold names, by the kind of what they name.
+var nameFields = map[string]string{
 	"nodeName": "node", "claimName": "disk", "volumeName": "volume", "storageClassName": "class",
 	"schedulerName": "scheduler", "priorityClassName": "priority",
 	"namespaces": "ns", "namespace": "ns", "name": "name",
@@ -118,6 +118,8 @@ func (r *redactor) walk(field string, part any) any {
 	return part
 }
 
+// object returns the redacted form of an object in a field of this name. Labels and resources have names as keys;
+// elsewhere a field "key" says what "value" and "values" beside it belong to.
 func (r *redactor) object(field string, in map[string]any) map[string]any {
 	out := make(map[string]any, len(in))
 	switch field {
@@ -151,6 +153,7 @@ func (r *redactor) object(field string, in map[string]any) map[string]any {
 	return out
 }
 
+// values returns the new values of a key.
 func (r *redactor) values(key string, list any) []any {
 	var out []any
 	many, _ := list.([]any)
@@ -160,9 +163,10 @@ func (r *redactor) values(key string, list any) []any {
 	return out
 }
 
+// text returns the redacted form of a text in a field of this name.
 func (r *redactor) text(field, text string) string {
-	switch kind := fields[field]; {
-	case plain[field], text == "default-scheduler":
+	switch kind := nameFields[field]; {
+	case plainFields[field], text == "default-scheduler":
 		return text
 	case field == "topologyKey", field == "matchLabelKeys", field == "mismatchLabelKeys":
 		return r.key(text)

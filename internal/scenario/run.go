@@ -15,7 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
-// Run plays all rounds and returns what came of each.
+// Run plays all rounds and returns the answer of each as text.
 func (s *Scenario) Run() ([]string, error) {
 	w, err := s.World()
 	if err != nil {
@@ -28,32 +28,34 @@ func (s *Scenario) Run() ([]string, error) {
 		}
 		text := ""
 		if s.doing(round) == propose {
-			text = proposed(w.Propose())
+			text = proposalText(w.Propose())
 		} else {
-			text = w.planned(s)
+			text = w.playPlan(s)
 		}
 		out = append(out, text)
 	}
 	return out, nil
 }
 
-// planned plans what waits, has the plan come true, and writes it as text with what the settings want to know besides.
-func (w *World) planned(s *Scenario) string {
+// playPlan plans for the pods that wait, applies the plan to the world, and returns it as text, with what the
+// settings count and tied ask for.
+func (w *World) playPlan(s *Scenario) string {
 	plan := w.Plan()
 	text := describe(plan)
 	w.Apply(plan)
 	for _, l := range lines(s.section("settings", 1)) {
 		switch k, v, _ := strings.Cut(l.name, "="); k {
 		case "count":
-			text += w.count(v)
+			text += w.countPods(v)
 		case "tied":
-			text += tied(plan.Zones)
+			text += tiedText(plan.Zones)
 		}
 	}
 	return text
 }
 
-// Input is the question of the present moment: the recorded one, where the story says what the engine remembered then.
+// Input returns the question at this moment. If the story has a memory section, it is the question that was recorded,
+// with the same pods.
 func (w *World) Input() engine.Question {
 	snap := w.Store.Snapshot()
 	in := engine.Question{Snap: snap, Pools: w.Pools, Settings: w.Settings, Now: w.Now, Commitments: w.Commitments}
@@ -88,7 +90,7 @@ func (w *World) askedAbout(snap *cluster.Snapshot) (pods []*cluster.Pod, leftOut
 	return pods, leftOut
 }
 
-// Plan answers it.
+// Plan answers Input.
 func (w *World) Plan() *engine.Plan { return w.Engine.Plan(w.Input()) }
 
 // describe writes a plan as text.
@@ -122,7 +124,7 @@ func describe(p *engine.Plan) string {
 	return b.String()
 }
 
-// podNames writes pods by what they are called without their number: "web x3".
+// podNames writes pods by their names without numbers: "web x3".
 func podNames(pods []*cluster.Pod) string {
 	counts := map[string]int{}
 	for _, p := range pods {
@@ -143,7 +145,7 @@ func podNames(pods []*cluster.Pod) string {
 	return strings.Join(out, ",")
 }
 
-// Apply makes the plan come true: its claims become nodes of the type, zone and capacity type that were priced, and pods are
+// Apply makes a plan real: its claims become nodes of the type, zone and capacity type that were priced, and pods are
 // bound.
 func (w *World) Apply(p *engine.Plan) {
 	bound := map[cluster.PodKey]string{}
@@ -176,6 +178,7 @@ func (w *World) Apply(p *engine.Plan) {
 	})
 }
 
+// launch adds the node of an opening, with the labels that it would have.
 func (w *World) launch(name string, o *engine.Opening) {
 	it := w.typeOf(o.Type)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: maps.Clone(o.Claim.Labels)}}
@@ -204,8 +207,10 @@ func (w *World) launch(name string, o *engine.Opening) {
 	w.putNode(n, w.claimOf(n, o.Pool, true), false)
 }
 
-// count writes how many running pods with a label are in each domain of a key: "zone/app|web" gives "count zone/app|web: a=1 b=2".
-func (w *World) count(what string) string {
+// countPods writes how many pods on nodes have a label, for each value of a topology key: "zone/app|web" gives "count
+// zone/app|web: a=1 b=2". Without a label all pods count. For "host" only the numbers are written, sorted as text,
+// because node names differ.
+func (w *World) countPods(what string) string {
 	key, sel, _ := strings.Cut(what, "/")
 	k, v, _ := strings.Cut(sel, "|")
 	counts := map[string]int{}
@@ -231,8 +236,8 @@ func (w *World) count(what string) string {
 	return fmt.Sprintf("count %s: %s\n", what, strings.Join(parts, " "))
 }
 
-// tied writes to which zones pods were tied.
-func tied(zones engine.Zones) string {
+// tiedText writes in which zones how many pods are tied by the plan.
+func tiedText(zones engine.Zones) string {
 	var b strings.Builder
 	b.WriteString("tied:")
 	for _, zone := range slices.Sorted(maps.Keys(zones.In)) {

@@ -1,17 +1,26 @@
-// Package scenario reads and runs stories about what the core decides: small tables of pools, machines, nodes and pods, and what should
-// become of them. A story is one txtar file; its comment tells it, and "want" is the answer of each round.
+// Package scenario reads, runs and writes stories about what the core decides: small tables of pools, machines, nodes and pods, and the
+// expected answer. A story is one txtar file. Its comment gives the subject, and "want" holds the answer of each round.
 //
-// One language tells a cluster to the component that decides about it. A round's section "do" names the component: "plan" (where
-// nothing else stands), the engine about pods that wait; "propose", package disrupt about nodes that may go. What a
-// round opened is there as nodes in the next one, and what it placed is bound; what is proposed is not carried out.
-// What package lifecycle does next is asked of one claim and one Node, not of a cluster, and rests on conditions,
-// taints and timers that no other story has: its stories are a table of its own test.
+// A story has one or more rounds. A round's section "do" says what is asked: "plan", the default, asks the engine about pods that wait;
+// "propose" asks package disrupt about nodes that may go. What a plan opened exists as nodes in the next round, and its pods are bound; a
+// proposal is not carried out. Package lifecycle decides about one claim and one Node, with conditions and timers that no story has: its
+// cases are a table in its own test.
 //
-// The same format serves tests, replay and bug reports, so that a surprise becomes a test by copying a file. The
-// sections are settings, shapes (a table of instance types) or types (the same in full, as JSON), pools, nodes,
-// pods, buffers, pdbs, objects (YAML), delete, commitments and memory (of an engine, both as JSON), do, and want; "pods 2", "want 2" and
-// so on are of further rounds. What stands in a line of a table is said where it is read; a word that is not known
-// is an error.
+// The same format serves tests, snapshots, replay and bug reports, so that a bug report becomes a test by copying a file. The sections are
+// settings, shapes (a table of instance types) or types (the same in full, as JSON), pools, nodes, pods, buffers, pdbs, objects (YAML),
+// delete, commitments and memory (of an engine, both as JSON), do, and want. "pods 2", "want 2" and so on belong to further rounds. The
+// comment of each read function says which words a line of its table may have; an unknown word is an error.
+//
+// Terms:
+//
+//	world     the cluster of a story while it is played (world.go)
+//	note      what a story says about a pod besides its fields, written as annotations (pods.go, write.go)
+//	spare     a pod that a CapacityBuffer keeps room for
+//	whole     a story with all that a question depends on (Snapshot); Write makes a story that is cut to some bytes
+//	redacted  with new names for all that users named (redact.go)
+//
+// Read this file for the format, world.go and run.go for playing, write.go for writing. The other files have one subject each, both for
+// reading and for writing it.
 package scenario
 
 import (
@@ -100,7 +109,7 @@ func (s *Scenario) Want(round int) string { return s.section("want", round) }
 // Rounds returns the number of rounds.
 func (s *Scenario) Rounds() int { return s.rounds }
 
-// Format writes the story with new answers.
+// Format returns the file of the story with new answers in its want sections.
 func (s *Scenario) Format(answers []string) []byte {
 	out := &txtar.Archive{Comment: s.file.Comment}
 	done := make([]bool, len(answers))
@@ -144,6 +153,7 @@ func (l *line) get(key, otherwise string) string {
 	return otherwise
 }
 
+// has reports whether a line has an attribute.
 func (l *line) has(key string) bool {
 	l.known[key] = true
 	return slices.ContainsFunc(l.attrs, func(a attr) bool { return a.key == key })
@@ -161,8 +171,8 @@ func (l *line) all(key string) []string {
 	return out
 }
 
-// eachLine hands every line of a section to read. A word that it did not ask for is unknown: a story that says more than is
-// heard would end well for the wrong reason.
+// eachLine calls read for every line of a section. An attribute that read did not ask for is an error: a story with a
+// misspelled word could pass for the wrong reason.
 func eachLine(text string, read func(*line) error) error {
 	for _, l := range lines(text) {
 		err := read(&l)
@@ -201,7 +211,7 @@ func lines(text string) []line {
 	return out
 }
 
-// split cuts a list, "" being the empty one.
+// split cuts a list; "" is the empty list.
 func split(list, sep string) []string {
 	if list == "" {
 		return nil

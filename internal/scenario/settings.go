@@ -15,6 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/kit/selector"
 )
 
+// readSettings reads the section settings, one setting a line.
 func (w *World) readSettings(text string) error {
 	for _, l := range lines(text) {
 		switch key, value, _ := strings.Cut(l.name, "="); key {
@@ -65,6 +66,7 @@ func (w *World) readSettings(text string) error {
 	return nil
 }
 
+// setNumber sets a setting whose value is a number.
 func (w *World) setNumber(key string, n int64) {
 	set := &w.Settings
 	switch key {
@@ -87,6 +89,7 @@ func (w *World) setNumber(key string, n int64) {
 	}
 }
 
+// settings writes the section settings.
 func (w *writer) settings() string {
 	var b strings.Builder
 	s := &w.in.Settings

@@ -16,8 +16,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/compile"
 )
 
-// sequence puts pods that are written as a whole into the order in which the engine takes them, since pods of no
-// age get one by their order. A story that is cut begins with its subject.
+// sequence orders pods as the engine takes them, because pods without a creation time get one by their order. A story
+// that is cut keeps the order of the question.
 func (w *writer) sequence(a, b *cluster.Pod) int {
 	if w.width == 0 {
 		return 0
@@ -25,7 +25,7 @@ func (w *writer) sequence(a, b *cluster.Pod) int {
 	return cmp.Or(a.Created.Compare(b.Created), a.Compare(b.PodKey))
 }
 
-// pod writes a pod with the volume claims that it names.
+// pod writes a pod with the volume claims that it names, and reports whether there was room.
 func (w *writer) pod(p *cluster.Pod) bool {
 	name := p.Name
 	if !w.keep {
@@ -86,7 +86,8 @@ func (w *writer) pod(p *cluster.Pod) bool {
 	return w.line(fields)
 }
 
-// notes are the annotations by which a story that is written as a whole says what is asked about a pod, and where it has a place.
+// notes returns the annotations of a pod in a story that is written as a whole: whether it is asked about, and where
+// it has a seat.
 func (w *writer) notes(p *cluster.Pod) map[string]any {
 	out := map[string]any{}
 	if w.width == 0 || p.Spare != nil {
@@ -109,7 +110,8 @@ func (w *writer) notes(p *cluster.Pod) map[string]any {
 	return out
 }
 
-// owner returns the new name of an owner, which is its UID too, and writes what it selects, if that matters.
+// owner returns the new name of an owner, which is its UID too. It also writes the owner's selector if the store has
+// one.
 func (w *writer) owner(namespace string, o *cluster.Owner) string {
 	name := w.name("owner", namespace+"/"+o.Name+"/"+o.Kind)
 	if sel := w.in.Snap.OwnerSelector(o.UID); sel != nil {
@@ -118,6 +120,8 @@ func (w *writer) owner(namespace string, o *cluster.Owner) string {
 	return name
 }
 
+// volumeClaim writes a volume claim with its driver, volume and StorageClass. If the class has no provisioner, it
+// writes all free volumes of the class, because pods that wait may get them.
 func (w *writer) volumeClaim(namespace, name string) {
 	pvc := cluster.PVCs.Get(w.in.Snap, namespace, name)
 	if pvc == nil {
@@ -157,6 +161,7 @@ func (w *writer) volumeClaim(namespace, name string) {
 	}
 }
 
+// volume writes a volume without how to access it.
 func (w *writer) volume(pv *corev1.PersistentVolume) {
 	c := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Labels: pv.Labels, DeletionTimestamp: pv.DeletionTimestamp}}
 	c.Spec.NodeAffinity, c.Spec.StorageClassName, c.Status.Phase = pv.Spec.NodeAffinity, pv.Spec.StorageClassName, pv.Status.Phase
@@ -176,7 +181,8 @@ func (w *writer) volume(pv *corev1.PersistentVolume) {
 	w.put("PersistentVolume", w.name("volume", pv.Name), c)
 }
 
-// asides writes the pods that are not asked about and have a place that they have not taken yet, in which nothing else can be.
+// asides writes what takes room besides the pods that are asked about: pods that have a seat, and seats that are kept
+// for pods that have not come yet.
 func (w *writer) asides() {
 	if w.width == 0 {
 		return
@@ -195,7 +201,7 @@ func (w *writer) asides() {
 	}
 }
 
-// vacant writes the room that is kept for a pod that has not come yet as a pod that takes it, without the volumes that it may not have.
+// vacant writes a seat without pod as a pod that has it, without volumes, which do not exist.
 func (w *writer) vacant(name string, s *cluster.Seat) {
 	spec := s.Class.Spec.DeepCopy()
 	spec.Volumes = nil
@@ -212,7 +218,7 @@ func (w *writer) vacant(name string, s *cluster.Seat) {
 	w.line(map[string]any{"kind": "Pod", "metadata": map[string]any{"name": name, "annotations": notes}, "spec": w.object("", fields)})
 }
 
-// strays writes the pods on nodes that are not there any more, which others may have to keep away from.
+// strays writes the pods on nodes that are gone, because others may have to keep away from them.
 func (w *writer) strays() {
 	for p := range w.in.Snap.Pods() {
 		if p.NodeName != "" && !p.Terminal() && w.in.Snap.Node(p.NodeName) == nil {
@@ -221,6 +227,7 @@ func (w *writer) strays() {
 	}
 }
 
+// daemonSets writes the DaemonSets.
 func (w *writer) daemonSets() {
 	for set := range cluster.DaemonSets.All(w.in.Snap) {
 		name := w.name("owner", set.Namespace+"/"+set.Name+"/DaemonSet")
@@ -233,7 +240,7 @@ func (w *writer) daemonSets() {
 	}
 }
 
-// cutDaemon keeps of a DaemonSet's pod what decides where it runs and what it takes.
+// cutDaemon returns the parts of a DaemonSet's pod that decide where it runs and what it takes.
 func cutDaemon(in *corev1.PodSpec) *corev1.PodSpec {
 	containers := func(in []corev1.Container) []corev1.Container {
 		var out []corev1.Container

@@ -19,7 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/tariff"
 )
 
-// A World is a cluster in a story.
+// A World is the cluster of a story.
 type World struct {
 	Store    *cluster.Store
 	Catalog  *cloud.Catalog // of pools that have none of their own
@@ -53,6 +53,7 @@ var shortKeys = map[string]string{
 	"os": corev1.LabelOSStable, "type": corev1.LabelInstanceTypeStable, "pool": v1.NodePoolLabelKey,
 }
 
+// longKey returns the label key that a short one stands for, or the key itself.
 func longKey(key string) string {
 	if k, ok := shortKeys[key]; ok {
 		return k
@@ -92,7 +93,7 @@ func (s *Scenario) World() (*World, error) {
 	return w, nil
 }
 
-// Enter brings what a round adds into the world.
+// Enter adds what a round brings to the world.
 func (w *World) Enter(s *Scenario, round int) error {
 	if text := s.section("pools", round); text != "" || round == 1 {
 		if err := w.readPools(text); err != nil {
@@ -108,6 +109,6 @@ func (w *World) Enter(s *Scenario, round int) error {
 			return fmt.Errorf("%s of round %d: %w", step.section, round, err)
 		}
 	}
-	w.keepPlaces()
+	w.seatPlanned()
 	return nil
 }

@@ -16,26 +16,26 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
-// Write tells a question as a story that Parse reads, with every name in it replaced. What the story is about, the
-// nodes of first and the pods, comes first; other nodes and instance types follow as long as there is room: it has
-// at most so many bytes, and says what it left out.
+// Write returns a question as a story that Parse reads, with every name replaced. The nodes of first and the pods
+// come first; other nodes and instance types follow while there is room. The story has at most most bytes and says
+// what it left out.
 func Write(story string, in engine.Question, first []string, most int) []byte {
 	w := &writer{redactor: newRedactor(), in: in, left: most - 4096}
 	return w.write(story, first, most)
 }
 
-// Snapshot tells all that a question rests on as a story, with every name or, if it is to be anonymous, with new ones. New names are
-// numbered as they come, so that what comes by name first still does where that matters: pods of one age. What the containers of pods are
-// started with, and annotations, are in no story. What dynamic resource allocation is about has names in expressions, so it is in no story
-// without names: there, pods that use resource claims are refused.
+// Snapshot returns all that a question depends on as a story, with its names or, if anonymous, with new ones. New
+// names are numbered with leading zeros, so that pods of one age keep their order by name. Commands, environments and
+// annotations of pods are left out. Devices are left out if anonymous, because their selectors have names in
+// expressions; pods with resource claims are then refused.
 func Snapshot(story string, in engine.Question, anonymous bool) []byte {
 	w := &writer{redactor: newRedactor(), in: in, left: unbounded}
 	w.keep, w.width = !anonymous, 6
 	return append(w.write(story, nil, unbounded), w.commitments()...)
 }
 
-// commitments is the section with the commitments that plans count on, nothing where there are none. New names keep the order of ids,
-// which decides between commitments that are alike.
+// commitments returns the section with the commitments that plans count on, nil if there are none. New names keep the
+// order of ids, which decides between equal commitments.
 func (w *writer) commitments() []byte {
 	if w.in.Commitments == nil {
 		return nil
@@ -61,8 +61,8 @@ func (w *writer) commitments() []byte {
 	return fmt.Appendf(nil, "-- commitments --\n%s\n", text)
 }
 
-// Recollection tells a question with what an engine remembered when it was asked it: that engine's answer is the
-// plan of the story. Names are in it, also of values of labels that the question does not mention any more.
+// Recollection returns a question with what an engine remembered when it was asked: that engine's answer is the plan
+// of the story. It has real names, also of label values that the question does not mention any more.
 func Recollection(story string, in engine.Question, m engine.Memory) ([]byte, error) {
 	memory, err := json.Marshal(m)
 	if err != nil {
@@ -74,6 +74,8 @@ func Recollection(story string, in engine.Question, m engine.Memory) ([]byte, er
 // unbounded is more than any world is long.
 const unbounded = 1 << 50
 
+// write returns the story in most bytes. Types take a quarter at most, and pods that wait are written until half is
+// left; nodes follow.
 func (w *writer) write(story string, first []string, most int) []byte {
 	settings := w.settings()
 	types := w.types(most / 4)
@@ -121,16 +123,18 @@ const (
 type writer struct {
 	*redactor
 	in    engine.Question
-	out   bytes.Buffer // nodes with their pods, which are written as a whole or not at all
-	more  bytes.Buffer // what pods and nodes refer to
-	left  int
-	told  map[toldKey]bool // what is in more
-	asked map[*cluster.Pod]bool
+	out   bytes.Buffer          // nodes with their pods, which are written as a whole or not at all
+	more  bytes.Buffer          // what pods and nodes refer to
+	left  int                   // bytes that may still be written
+	told  map[toldKey]bool      // the objects in more
+	asked map[*cluster.Pod]bool // the pods that the question asks about
 }
 
+// A toldKey names an object that was written.
 type toldKey struct{ kind, name, namespace string }
 
-// put writes an object, redacted but for its own name, unless there is no room for it.
+// put writes an object that others refer to, once. Its own name is given, all others are redacted. It returns false
+// if there is no room.
 func (w *writer) put(kind, name string, o any) bool {
 	told := toldKey{kind: kind, name: name}
 	if namespaced, ok := o.(metav1.Object); ok {
@@ -170,6 +174,7 @@ func (w *writer) put(kind, name string, o any) bool {
 	return true
 }
 
+// line writes one object, and reports whether there was room.
 func (w *writer) line(fields map[string]any) bool {
 	text, err := json.Marshal(fields)
 	if err != nil || len(text)+1 > w.left {
@@ -180,6 +185,8 @@ func (w *writer) line(fields map[string]any) bool {
 	return true
 }
 
+// namespaces writes Namespaces, and the Services of pods if there are default spread constraints, which depend on
+// them.
 func (w *writer) namespaces() {
 	for ns := range cluster.Namespaces.All(w.in.Snap) {
 		w.put("Namespace", w.name("ns", ns.Name), map[string]any{"metadata": map[string]any{"labels": ns.Labels}})

@@ -1,7 +1,7 @@
-// Package ami finds the machine images that a node class selects, and tells which image a type of machine boots.
+// Package ami finds the machine images that a node class selects, and chooses the image that a type of machine boots.
 //
-// Which images an alias stands for, which queries selector terms become and which image wins are pure functions; Finder
-// puts them together with the calls to AWS and remembers the answers for a while.
+// Pure functions say which images an alias names and which image is the best (ami.go). Finder (finder.go) turns selector
+// terms into calls to AWS, and remembers the answers for a while.
 package ami
 
 import (
@@ -17,7 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/need"
 )
 
-// A Variant is the machines that an image is for.
+// A Variant is a set of requirements on machines that an image is for.
 type Variant []corev1.NodeSelectorRequirement
 
 // An Image is one image that was found.
@@ -30,7 +30,7 @@ type Image struct {
 	Variants []Variant
 }
 
-// A parameter is one SSM parameter of an alias.
+// A parameter is an SSM parameter that holds the id of an image.
 type parameter struct {
 	Path     string
 	Mutable  bool // its value changes over time
@@ -78,6 +78,7 @@ func parametersOf(alias awsv1.Alias, version string) ([]parameter, error) {
 	return out, nil
 }
 
+// supported returns an error if AWS publishes no images of a family for a Kubernetes version.
 func supported(family, version string) error {
 	minor := 0
 	if _, err := fmt.Sscanf(version, "1.%d", &minor); err != nil {
@@ -92,7 +93,8 @@ func supported(family, version string) error {
 	return nil
 }
 
-// Requirements that images of an alias put on machines.
+// arch requires an architecture. It and the functions below return the requirements that images of an alias put on
+// machines.
 func arch(name string) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{name}}
 }
@@ -105,6 +107,7 @@ func without(key string) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpDoesNotExist}
 }
 
+// standard returns the variant of machines without GPUs and accelerators.
 func standard(archName string) Variant {
 	return Variant{arch(archName), without(awsv1.LabelInstanceGPUCount), without(awsv1.LabelInstanceAcceleratorCount)}
 }
@@ -115,6 +118,7 @@ func neuron(archName string) Variant {
 	return Variant{arch(archName), with(awsv1.LabelInstanceAcceleratorCount)}
 }
 
+// al2 returns the parameters of Amazon Linux 2 images. v is the version of the alias, k8s that of Kubernetes.
 func al2(v, k8s string) []parameter {
 	path := func(folder, image string) string {
 		leaf := "recommended"
@@ -130,6 +134,7 @@ func al2(v, k8s string) []parameter {
 	}
 }
 
+// al2023 returns the parameters of Amazon Linux 2023 images.
 func al2023(v, k8s string) []parameter {
 	path := func(arch, kind string) string {
 		leaf := "recommended"
@@ -147,6 +152,7 @@ func al2023(v, k8s string) []parameter {
 	}
 }
 
+// bottlerocket returns the parameters of Bottlerocket images.
 func bottlerocket(v, k8s string) []parameter {
 	path := func(flavour, arch string) string {
 		return fmt.Sprintf("bottlerocket/aws-k8s-%s%s/%s/%s", k8s, flavour, arch, strings.TrimPrefix(v, "v"))
@@ -159,6 +165,7 @@ func bottlerocket(v, k8s string) []parameter {
 	}
 }
 
+// windows returns the parameter of the image of a Windows family. Windows images have no versions.
 func windows(family, k8s string) []parameter {
 	build := map[string]string{
 		awsv1.AMIFamilyWindows2019: "10.0.17763", awsv1.AMIFamilyWindows2022: "10.0.20348", awsv1.AMIFamilyWindows2025: "10.0.26100",
@@ -174,7 +181,7 @@ func windows(family, k8s string) []parameter {
 	}}
 }
 
-// bestOf picks the best image for each kind of machine: an image that is not deprecated, then the youngest, then the last by
+// bestOf picks the best image for each variant: an image that is not deprecated, then the youngest, then the last by
 // name. The result is what the node class's status shows, youngest first.
 func bestOf(images []Image) []awsv1.AMI {
 	type candidate struct {
@@ -205,6 +212,7 @@ func bestOf(images []Image) []awsv1.AMI {
 	return out
 }
 
+// better reports whether image a is preferred to b.
 func better(a, b Image) bool {
 	if a.Deprecated != b.Deprecated {
 		return b.Deprecated
@@ -213,7 +221,7 @@ func better(a, b Image) bool {
 	return cmp.Or(created(a).Compare(created(b)), strings.Compare(a.Name, b.Name)) > 0
 }
 
-// sorted puts requirements in the order of the status: by length of key, then by key.
+// sorted returns the requirements in the order of the status: by length of key, then by key.
 func (v Variant) sorted() []corev1.NodeSelectorRequirement {
 	out := slices.Clone(v)
 	slices.SortFunc(out, func(a, b corev1.NodeSelectorRequirement) int {
@@ -222,6 +230,7 @@ func (v Variant) sorted() []corev1.NodeSelectorRequirement {
 	return out
 }
 
+// key returns a text that is equal for equal variants.
 func (v Variant) key() string {
 	var b strings.Builder
 	for _, r := range v.sorted() {
@@ -230,12 +239,13 @@ func (v Variant) key() string {
 	return b.String()
 }
 
-// For returns the image that machines with these labels boot: the first of the status that is for them.
+// For returns the image that machines with these labels boot: the first image of the status whose requirements allow
+// them.
 func For(images []awsv1.AMI, machine map[string][]string) (awsv1.AMI, bool) {
 	return Chooser(images)(machine)
 }
 
-// Chooser is For for many machines.
+// Chooser returns For with the images prepared, for many machines.
 func Chooser(images []awsv1.AMI) func(machine map[string][]string) (awsv1.AMI, bool) {
 	needs := make([]need.Needs, len(images))
 	for i, image := range images {
@@ -251,8 +261,8 @@ func Chooser(images []awsv1.AMI) func(machine map[string][]string) (awsv1.AMI, b
 	}
 }
 
-// BottlerocketVersion works out which version of Bottlerocket a class's machines run: from its alias, else from the
-// names of images. It is "" when nothing tells.
+// BottlerocketVersion returns the version of Bottlerocket that a class's machines run: from its alias, else from the
+// names of images; "" if neither has one.
 func BottlerocketVersion(nc *awsv1.EC2NodeClass) string {
 	if alias := nc.Alias(); alias != nil {
 		return strings.TrimPrefix(alias.Version, "v")

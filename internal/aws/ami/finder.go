@@ -60,7 +60,7 @@ func NewFinder(ec2 imagesAPI, ssm parametersAPI, refresh time.Duration) *Finder 
 	}
 }
 
-// Find returns the images that a class selects, as its status shows them. An UnsupportedAliasError says that waiting
+// Find returns the images that a class selects, as its status shows them. An UnsupportedAliasError means that waiting
 // does not help.
 func (f *Finder) Find(ctx context.Context, nc *awsv1.EC2NodeClass, version string) ([]awsv1.AMI, error) {
 	variants, err := f.known(ctx, nc, version)
@@ -86,7 +86,8 @@ func (f *Finder) Find(ctx context.Context, nc *awsv1.EC2NodeClass, version strin
 	return bestOf(images), nil
 }
 
-// forgetWithdrawn drops the parameters that hold images which EC2 does not have: by the next look they name others.
+// forgetWithdrawn drops the remembered parameters that hold images which EC2 no longer has, so that they are read
+// again next time.
 func (f *Finder) forgetWithdrawn(missing map[string][]Variant) {
 	for _, cache := range []*ttl.Map[string, parameterValue]{f.aliases, f.customs} {
 		for path, v := range cache.All() {
@@ -97,7 +98,8 @@ func (f *Finder) forgetWithdrawn(missing map[string][]Variant) {
 	}
 }
 
-// known reads the parameters that a class names and returns the image ids that they hold, with what each image is for.
+// known reads the SSM parameters that a class names. It returns the image ids in them, with the variants of each; no
+// variants means that an image is for all machines of its architecture.
 func (f *Finder) known(ctx context.Context, nc *awsv1.EC2NodeClass, version string) (map[string][]Variant, error) {
 	out := map[string][]Variant{}
 	if alias := nc.Alias(); alias != nil {
@@ -135,6 +137,7 @@ func (f *Finder) known(ctx context.Context, nc *awsv1.EC2NodeClass, version stri
 	return out, nil
 }
 
+// parameter returns the value of an SSM parameter, from the cache if it is there.
 func (f *Finder) parameter(ctx context.Context, cache *ttl.Map[string, parameterValue], path string, mutable bool) (string, error) {
 	if v, ok := cache.Get(path); ok {
 		return v.image, nil
@@ -148,8 +151,8 @@ func (f *Finder) parameter(ctx context.Context, cache *ttl.Map[string, parameter
 	return id, nil
 }
 
-// Forget drops remembered parameters whose image has been deprecated since, so that a withdrawn image is replaced
-// before the memory runs out.
+// Forget drops remembered parameters of "latest" aliases whose image has been deprecated since, so that a withdrawn
+// image is replaced before the cache runs out.
 func (f *Finder) Forget(ctx context.Context) error {
 	ids := map[string][]string{}
 	for path, v := range f.aliases.All() {
@@ -175,6 +178,7 @@ func (f *Finder) Forget(ctx context.Context) error {
 	return nil
 }
 
+// describe returns the images of a query, from the cache if they are there.
 func (f *Finder) describe(ctx context.Context, key answerKey, query *ec2.DescribeImagesInput) ([]ec2types.Image, error) {
 	if images, ok := f.answers.Get(key); ok {
 		return images, nil
@@ -188,6 +192,7 @@ func (f *Finder) describe(ctx context.Context, key answerKey, query *ec2.Describ
 	return images, nil
 }
 
+// ask returns the images of a query from EC2.
 func (f *Finder) ask(ctx context.Context, query *ec2.DescribeImagesInput) ([]ec2types.Image, error) {
 	var images []ec2types.Image
 	pages := ec2.NewDescribeImagesPaginator(f.ec2, query)
@@ -201,7 +206,8 @@ func (f *Finder) ask(ctx context.Context, query *ec2.DescribeImagesInput) ([]ec2
 	return images, nil
 }
 
-// queriesOf turns selector terms, and ids that are known already, into calls: one for all ids, one for each other term.
+// queriesOf returns the calls for selector terms and ids that are known already: one call for all ids, one for each
+// other term.
 func queriesOf(terms []awsv1.AMISelectorTerm, known []string) []*ec2.DescribeImagesInput {
 	ids := slices.Clone(known)
 	var out []*ec2.DescribeImagesInput
@@ -223,6 +229,7 @@ func queriesOf(terms []awsv1.AMISelectorTerm, known []string) []*ec2.DescribeIma
 	return out
 }
 
+// termQuery returns the call for a term by name, owner or tags.
 func termQuery(term awsv1.AMISelectorTerm) *ec2.DescribeImagesInput {
 	var filters []ec2types.Filter
 	if term.Name != "" {
@@ -239,6 +246,7 @@ func termQuery(term awsv1.AMISelectorTerm) *ec2.DescribeImagesInput {
 	return q
 }
 
+// newQuery returns a call for available images, deprecated ones too.
 func newQuery(filters ...ec2types.Filter) *ec2.DescribeImagesInput {
 	return &ec2.DescribeImagesInput{
 		Filters:           append(filters, ec2api.Filter("state", "available")),
@@ -247,7 +255,7 @@ func newQuery(filters ...ec2types.Filter) *ec2.DescribeImagesInput {
 	}
 }
 
-// An answerKey identifies a query of one version of a node class.
+// An answerKey identifies one query of one generation of a node class.
 type answerKey struct {
 	class      types.UID
 	generation int64
@@ -259,6 +267,8 @@ func queryKey(q *ec2.DescribeImagesInput) string {
 	return string(identity.Texts(ec2api.FilterIdentity(nil, q.Filters), q.Owners))
 }
 
+// imageOf reads an image of EC2; false if Kubernetes does not run on its architecture. variants says which machines
+// images of an alias are for.
 func imageOf(image ec2types.Image, variants map[string][]Variant, now time.Time) (Image, bool) {
 	out := Image{ID: aws.ToString(image.ImageId), Name: aws.ToString(image.Name), Deprecated: deprecated(image, now)}
 	switch image.Architecture {
@@ -278,6 +288,7 @@ func imageOf(image ec2types.Image, variants map[string][]Variant, now time.Time)
 	return out, true
 }
 
+// deprecated reports whether an image's deprecation time has passed.
 func deprecated(image ec2types.Image, now time.Time) bool {
 	at, err := time.Parse(time.RFC3339, aws.ToString(image.DeprecationTime))
 	return err == nil && !at.After(now)

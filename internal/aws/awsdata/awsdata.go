@@ -44,7 +44,8 @@ var (
 // Types returns every known instance type, sorted by name.
 func Types() []*InstanceType { return types() }
 
-// TypesJSON returns the instance types as EC2's DescribeInstanceTypes tells them, in full: a JSON array sorted by name.
+// TypesJSON returns the instance types in full, as EC2's DescribeInstanceTypes returns them: a JSON array sorted by
+// name.
 func TypesJSON() []byte { return inflate(typesGz) }
 
 // Regions returns the regions whose offerings by zone are known, sorted.
@@ -102,7 +103,7 @@ var zoneIDs = map[string][]string{
 	"ap-northeast-1": {"apne1-az1", "apne1-az2", "apne1-az4"},
 }
 
-// ZoneID returns the id that stands for a zone in this data, "" if the zone is unknown.
+// ZoneID returns the id of a zone in this data, "" if the zone is unknown.
 func ZoneID(region, zone string) string {
 	i := slices.Index(Zones(region), zone)
 	if ids := zoneIDs[region]; i >= 0 && i < len(ids) {
@@ -111,6 +112,7 @@ func ZoneID(region, zone string) string {
 	return ""
 }
 
+// inflate decompresses an embedded file.
 func inflate(gz []byte) []byte {
 	r, err := gzip.NewReader(bytes.NewReader(gz))
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package batch joins calls that can be one: callers hand in items, the items that arrive within a short window and share
-// a key go out in one call, and each caller gets the part that is its own.
+// Package batch joins calls. Callers hand in items; the items that arrive within a short window and share a key are sent
+// in one call, and each caller gets the result of its item.
 //
-// A window belongs to one key, so that calls of one kind never wait for another kind. The joined call has a context
-// of its own: one caller who gives up fails nothing else. A caller's own context ends only its waiting.
+// A window belongs to one key, so that calls of one kind never wait for another kind. The joined call has a context of
+// its own, so a caller that gives up does not fail the call for others. A caller's own context ends only its waiting.
 package batch
 
 import (
@@ -14,11 +14,11 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
-// Settings are the windows of a Batcher.
+// Settings are the limits of a Batcher.
 type Settings struct {
-	Idle time.Duration // a batch goes out when nothing joined it for so long
-	Max  time.Duration // and at the latest this long after its first item
-	Size int           // or when it has so many items
+	Idle time.Duration // a batch is sent when no item joined it for this long,
+	Max  time.Duration // at the latest this long after its first item,
+	Size int           // or when it has this many items
 	// Workers is how many batches may be out at the same time; zero means 100.
 	Workers int
 	// Observe receives the size of each batch and how long its window was open; nil to leave it.
@@ -31,7 +31,7 @@ type Result[Out any] struct {
 	Err   error
 }
 
-// A Batcher joins calls. Send must answer every item, in order.
+// A Batcher joins calls. Its send function must return a result for every item, in order.
 type Batcher[K comparable, In, Out any] struct {
 	base     context.Context // of the joined calls: that of the whole program, not of a caller
 	settings Settings
@@ -43,6 +43,7 @@ type Batcher[K comparable, In, Out any] struct {
 	out  sync.WaitGroup
 }
 
+// A window is a batch that still takes items. It is sent when one of its two timers ends or it is full.
 type window[In, Out any] struct {
 	items   []In
 	waiters []chan Result[Out]
@@ -78,6 +79,7 @@ func (b *Batcher[K, In, Out]) Do(ctx context.Context, key K, item In) (Out, erro
 // Wait blocks until every batch that went out has been answered.
 func (b *Batcher[K, In, Out]) Wait() { b.out.Wait() }
 
+// join adds an item to the open window of its key, or opens one. It sends the batch if it is full.
 func (b *Batcher[K, In, Out]) join(key K, item In, waiter chan Result[Out]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,6 +102,7 @@ func (b *Batcher[K, In, Out]) join(key K, item In, waiter chan Result[Out]) {
 	}
 }
 
+// flush sends a window whose timer ended, unless it was sent already.
 func (b *Batcher[K, In, Out]) flush(key K, w *window[In, Out]) {
 	b.mu.Lock()
 	mine := b.open[key] == w
@@ -112,13 +115,14 @@ func (b *Batcher[K, In, Out]) flush(key K, w *window[In, Out]) {
 	}
 }
 
-// close takes a window out of the way of newcomers. The caller holds the lock.
+// close removes a window, so that later items open another. The caller holds the lock.
 func (b *Batcher[K, In, Out]) close(key K, w *window[In, Out]) {
 	delete(b.open, key)
 	w.idle.Stop()
 	w.last.Stop()
 }
 
+// deliver sends a batch, when fewer than Workers are being sent, and gives each caller its result.
 func (b *Batcher[K, In, Out]) deliver(key K, w *window[In, Out]) {
 	defer b.out.Done()
 	if b.settings.Observe != nil {
@@ -136,7 +140,7 @@ func (b *Batcher[K, In, Out]) deliver(key K, w *window[In, Out]) {
 	}
 }
 
-// safely sends a batch. A panic is a failure of that batch, whose callers wait for an answer.
+// safely calls send. A panic becomes the error of the batch, because its callers wait for an answer.
 func (b *Batcher[K, In, Out]) safely(key K, items []In) (results []Result[Out], err error) {
 	defer bug.Catch(&err, fmt.Sprintf("a joined call of %d", len(items)))
 	return b.send(b.base, key, items), nil

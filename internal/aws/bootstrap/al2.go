@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// al2 writes a multi-part document whose last part calls the image's bootstrap script.
+// al2 returns a multi-part document whose last part calls the image's bootstrap script.
 func al2(o Options) (string, error) {
 	parts, err := userParts(o.UserData, func(string) string { return shellPart })
 	if err != nil {
@@ -25,6 +25,7 @@ func userParts(text string, contentType func(string) string) ([]part, error) {
 	return []part{{contentType(text), text}}, nil
 }
 
+// al2Script returns the script that bootstraps an AL2 node.
 func al2Script(o Options) string {
 	options := []string{
 		"/etc/eks/bootstrap.sh " + bashWord(o.Cluster.Name) + " --apiserver-endpoint " + bashWord(o.Cluster.Endpoint),

@@ -40,7 +40,7 @@ type nodeConfigSpec struct {
 	} `json:"kubelet"`
 }
 
-// al2023 writes a multi-part document. Ours is the last part: the machine merges later parts over earlier ones.
+// al2023 returns a multi-part document. Karpenter's part is the last: nodeadm merges later parts over earlier ones.
 func al2023(o Options) (string, error) {
 	if o.Cluster.ServiceCIDR == "" {
 		return "", ErrNoServiceCIDR
@@ -57,8 +57,9 @@ func al2023(o Options) (string, error) {
 	return writeMIME(append(parts, ours)), nil
 }
 
-// al2023Part tells what user data that is no multi-part document is: a NodeConfig if it reads as one, else a script. A line of a
-// script may well read as YAML, such as: echo "state: up".
+// al2023Part returns the content type of user data that is no multi-part document: a NodeConfig if it reads as one,
+// else a script. Text that begins with #! is always a script, because a line such as echo "state: up" reads as YAML
+// too.
 func al2023Part(text string) string {
 	var fields map[string]any
 	if !strings.HasPrefix(strings.TrimSpace(text), "#!") && yaml.Unmarshal([]byte(text), &fields) == nil && len(fields) > 0 {
@@ -67,6 +68,7 @@ func al2023Part(text string) string {
 	return shellPart
 }
 
+// nodeConfigOf returns Karpenter's NodeConfig.
 func nodeConfigOf(o Options) nodeConfig {
 	c := nodeConfig{APIVersion: "node.eks.aws/v1alpha1", Kind: "NodeConfig"}
 	c.Spec.Cluster.Name = o.Cluster.Name
@@ -83,8 +85,8 @@ func nodeConfigOf(o Options) nodeConfig {
 	return c
 }
 
-// kubeletConfig is the user's configuration whole, with what the plan counted on written over it. A formula that has no value for the
-// machine leaves nothing to write.
+// kubeletConfig returns the user's whole configuration, with what the plan counted on written over it. Reservations
+// that are formulas are replaced by their values, or removed if they have none.
 func kubeletConfig(o Options) map[string]any {
 	config := maps.Clone(o.Kubelet.Fields)
 	if config == nil {
@@ -107,6 +109,7 @@ func kubeletConfig(o Options) map[string]any {
 	return config
 }
 
+// taintObjects returns taints as the kubelet's configuration writes them.
 func taintObjects(taints []corev1.Taint) []map[string]string {
 	out := make([]map[string]string, len(taints))
 	for i, t := range taints {

@@ -2,7 +2,8 @@
 // with the user's own.
 //
 // It is pure text work: the same options give the same document, byte for byte, so that equal machines share a launch
-// template. Where both say something, Karpenter's part wins; what it has no opinion on stays as the user wrote it.
+// template. If both the user and Karpenter set something, Karpenter's value wins; everything else stays as the user wrote
+// it.
 package bootstrap
 
 import (
@@ -61,9 +62,9 @@ func Render(family string, o Options) (string, error) {
 	return al2(o)
 }
 
-// Labels returns the labels that a machine's kubelet gives its node: the claim's without those that a kubelet may not set,
-// with the capacity type, and with the mark that taints are registered at boot. Karpenter adds the others when the
-// node registers.
+// Labels returns the labels that the kubelet gives its node: the claim's without those that a kubelet may not set,
+// the capacity type, and the mark that taints are registered at boot. Karpenter adds the others when the node
+// registers.
 func Labels(family string, claim map[string]string, capacityType string) map[string]string {
 	out := map[string]string{}
 	for key, value := range claim {
@@ -78,6 +79,8 @@ func Labels(family string, claim map[string]string, capacityType string) map[str
 	return out
 }
 
+// reservedDomain reports whether a label key is of a domain of Kubernetes, most of whose labels a kubelet may not
+// set.
 func reservedDomain(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
 	if !ok {
@@ -104,7 +107,7 @@ func Taints(claim *v1.NodeClaim) []corev1.Taint {
 	return out
 }
 
-// kubeletArgs are the flags of families that start the kubelet from a script, in a fixed order.
+// kubeletArgs returns the flags for families that start the kubelet from a script, in a fixed order.
 func kubeletArgs(o Options) []string {
 	k := o.Kubelet
 	args := []string{}
@@ -135,12 +138,14 @@ func kubeletArgs(o Options) []string {
 	return args
 }
 
+// addInt adds a flag if its number is set.
 func addInt(add func(flag, value string), flag string, n *int32) {
 	if n != nil {
 		add(flag, fmt.Sprint(*n))
 	}
 }
 
+// addMap adds a flag if its map is not empty.
 func addMap(add func(flag, value string), flag string, m map[string]string, separator string) {
 	if len(m) > 0 {
 		add(flag, quoted(pairs(m, separator)))
@@ -150,7 +155,7 @@ func addMap(add func(flag, value string), flag string, m map[string]string, sepa
 // quoted returns a value in double quotes, as the kubelet's service reads its flags.
 func quoted(s string) string { return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"` }
 
-// pairs writes a map sorted by key, so that equal maps are equal text.
+// pairs writes a map sorted by key, so that equal maps give equal text.
 func pairs(m map[string]string, separator string) string {
 	out := make([]string, 0, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -159,6 +164,7 @@ func pairs(m map[string]string, separator string) string {
 	return strings.Join(out, ",")
 }
 
+// taintFlag writes a taint as the kubelet's flag takes it.
 func taintFlag(t corev1.Taint) string {
 	if t.Value == "" {
 		return fmt.Sprintf("%s:%s", t.Key, t.Effect)

@@ -53,6 +53,7 @@ func subTable(parent table, key string) (table, error) {
 	return child, nil
 }
 
+// kubernetesSettings writes Karpenter's settings over those in the table settings.kubernetes.
 func kubernetesSettings(k table, o Options) error {
 	k["cluster-name"] = o.Cluster.Name
 	k["api-server"] = o.Cluster.Endpoint

@@ -62,7 +62,7 @@ func parseMIME(text string) ([]part, error) {
 	}
 }
 
-// writeMIME puts parts together. Carriage returns go: shells would take them for text.
+// writeMIME returns a multi-part document. It removes carriage returns, because shells would read them as text.
 func writeMIME(parts []part) string {
 	var b strings.Builder
 	border := boundary(parts)
@@ -74,7 +74,7 @@ func writeMIME(parts []part) string {
 	return strings.ReplaceAll(b.String(), "\r", "")
 }
 
-// boundary is the line between parts: always the same, unless a part has such a line.
+// boundary returns the line between parts: the same for all documents, longer only if a part contains such a line.
 func boundary(parts []part) string {
 	border := "//"
 	for slices.ContainsFunc(parts, func(p part) bool { return strings.Contains("\n"+p.body, "\n--"+border) }) {

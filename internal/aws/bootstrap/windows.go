@@ -2,7 +2,7 @@ package bootstrap
 
 import "strings"
 
-// windows writes one PowerShell block: the user's commands, then the image's bootstrap script.
+// windows returns one PowerShell block: the user's commands, then the image's bootstrap script.
 func windows(o Options) string {
 	var b strings.Builder
 	b.WriteString("<powershell>\n")

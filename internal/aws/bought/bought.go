@@ -24,7 +24,7 @@ import (
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 )
 
-// spec describes a commitment.
+// A spec describes a commitment.
 type spec = v1alpha1.CommitmentDiscountSpec
 
 const (
@@ -36,7 +36,7 @@ const (
 	pageSize = 1000
 )
 
-// Account is what is asked.
+// An Account is where commitments are read.
 type Account struct {
 	EC2 interface {
 		DescribeReservedInstances(context.Context, *ec2.DescribeReservedInstancesInput,
@@ -52,13 +52,16 @@ type Account struct {
 	Currency string // of the region's price list
 }
 
-// Read asks for everything. A failure of Savings Plans hides no Reserved Instance, and the other way round.
+// Read returns the Reserved Instances and Savings Plans. If one of the two cannot be read, the other is returned all
+// the same, with the error.
 func (a Account) Read(ctx context.Context) ([]spec, error) {
 	reserved, err := a.reserved(ctx)
 	plans, planErr := a.plans(ctx)
 	return append(reserved, plans...), errors.Join(err, planErr)
 }
 
+// reserved returns the active Reserved Instances for Linux with default tenancy, and an error for those that cannot
+// be understood.
 func (a Account) reserved(ctx context.Context) ([]spec, error) {
 	out, err := a.EC2.DescribeReservedInstances(ctx, &ec2.DescribeReservedInstancesInput{
 		Filters: []ec2types.Filter{{Name: aws.String("state"), Values: []string{string(ec2types.ReservedInstanceStateActive)}}}})
@@ -84,6 +87,8 @@ func (a Account) reserved(ctx context.Context) ([]spec, error) {
 	return all, errors.Join(errs...)
 }
 
+// ofReserved returns a Reserved Instance as a commitment. Without a cost if its currency is not that of the region's
+// price list.
 func (a Account) ofReserved(r *ec2types.ReservedInstances) (spec, error) {
 	s := spec{Category: v1alpha1.CommitmentUsage, Type: v1alpha1.ReservedInstance, ID: aws.ToString(r.ReservedInstancesId),
 		Scope:    v1alpha1.CommitmentScope{Region: a.Region, InstanceType: string(r.InstanceType)},
@@ -111,7 +116,7 @@ func (a Account) ofReserved(r *ec2types.ReservedInstances) (spec, error) {
 	return s, err
 }
 
-// hourlyCost is what one machine costs an hour, with what was paid upfront spread over the term.
+// hourlyCost returns what one machine costs an hour, with what was paid upfront spread over the term.
 func hourlyCost(r *ec2types.ReservedInstances) (*big.Rat, error) {
 	upfront, err := dollars(float64(aws.ToFloat32(r.FixedPrice)), 32)
 	if err != nil {
@@ -145,6 +150,8 @@ func dollars(f float64, bits int) (*big.Rat, error) {
 	return v1alpha1.Amount(strconv.FormatFloat(f, 'f', -1, bits))
 }
 
+// plans returns the active and queued Savings Plans that machines of the cluster may use, and an error for those that
+// cannot be understood.
 func (a Account) plans(ctx context.Context) ([]spec, error) {
 	var all []spec
 	var errs []error
@@ -172,7 +179,7 @@ func (a Account) plans(ctx context.Context) ([]spec, error) {
 	return all, errors.Join(errs...)
 }
 
-// ofPlan returns a plan without its amounts, and whether machines of the cluster may use it.
+// ofPlan returns a plan without its amounts. mine is false if no machine of the cluster may use it.
 func (a Account) ofPlan(p *types.SavingsPlan) (s spec, mine bool) {
 	s = spec{Category: v1alpha1.CommitmentSpend, ID: aws.ToString(p.SavingsPlanId)}
 	if string(p.Currency) != a.Currency || p.State != types.SavingsPlanStateActive && p.State != types.SavingsPlanStateQueued {
@@ -255,7 +262,8 @@ func (a Account) rates(ctx context.Context, plan string) ([]v1alpha1.CommitmentR
 	return out, nil
 }
 
-// typeOf returns the instance type of a rate for hours of ordinary machines: not of reserved capacity, hosts or other platforms.
+// typeOf returns the instance type of a rate, "" if the rate is not for hours of ordinary Linux machines: for
+// reserved capacity, hosts or other platforms.
 func (a Account) typeOf(r *types.SavingsPlanRate) string {
 	is := map[types.SavingsPlanRatePropertyKey]string{}
 	for _, p := range r.Properties {

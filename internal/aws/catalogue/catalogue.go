@@ -1,7 +1,8 @@
-// Package catalogue works out the catalogue of each node class and remembers it while nothing changed.
+// Package catalogue works out the catalogue of each node class, and keeps it as long as nothing changes.
 //
-// Classes that differ only in what does not show in a catalogue share one. When prices or stock change, types whose
-// offerings stay the same keep their pointers, so that who derived something from a type may keep it.
+// Classes that differ only in what does not change a catalogue share one (a shelf). A catalogue is made in two steps:
+// fill works out labels and sizes, which change rarely, and offer adds the offerings, which change with prices and
+// stock. Types whose offerings stay the same keep their pointers, so that callers may keep what they derived from a type.
 package catalogue
 
 import (
@@ -67,13 +68,14 @@ type Catalogues struct {
 	share   *dedup.Table // of what types have in common
 }
 
-// labelsKey is what labels are worked out from. It holds on to the goods, so that no later ones can be taken for them.
+// A labelsKey is what labels are worked out from. It keeps the goods alive, so that their address cannot be used
+// again.
 type labelsKey struct {
 	goods *inventory.Goods
 	rest  string
 }
 
-// A shelf is the catalogue of all classes with one signature.
+// A shelf is the catalogue of all classes with one signature, and the steps on the way to it.
 type shelf struct {
 	signature string
 	class     *hardware.Class
@@ -97,7 +99,7 @@ type shelf struct {
 	used    time.Time
 }
 
-// epoch is what offerings were worked out from.
+// An epoch holds the versions of everything that offerings are worked out from.
 type epoch struct {
 	prices       *price.List
 	stock        uint64
@@ -115,7 +117,8 @@ func New(from Sources) *Catalogues {
 	}
 }
 
-// Catalog returns what can be bought for a class. The class must not be changed afterwards.
+// Catalog returns what can be bought for a class. The class must not be changed afterwards: it is remembered by its
+// address.
 func (s *Catalogues) Catalog(nc *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
 	goods := s.from.Inventory.Goods()
 	switch {
@@ -144,7 +147,8 @@ func (s *Catalogues) Catalog(nc *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
 
 const idle = 10 * time.Minute
 
-// shelf finds or makes the shelf of a class that was not seen before. Shelves that were not asked for in a while are dropped.
+// shelf finds or makes the shelf of a class that was not seen before. It drops shelves that were not asked for in a
+// while, and older versions of the class.
 func (s *Catalogues) shelf(nc *awsv1.EC2NodeClass) (*shelf, error) {
 	fresh, err := s.describe(nc)
 	if err != nil {
@@ -170,7 +174,8 @@ func (s *Catalogues) shelf(nc *awsv1.EC2NodeClass) (*shelf, error) {
 	return known, nil
 }
 
-// describe works out all that shows of a class in its catalogue.
+// describe returns a new shelf with everything about a class that changes its catalogue. The signature is that as
+// JSON.
 func (s *Catalogues) describe(nc *awsv1.EC2NodeClass) (*shelf, error) {
 	class, err := hardware.ClassOf(nc, s.from.Settings)
 	if err != nil {
@@ -218,7 +223,7 @@ func Subnets(nc *awsv1.EC2NodeClass) map[string][]string {
 	return out
 }
 
-// Images identifies the set of a class's images.
+// Images returns a text that identifies the set of a class's images.
 func Images(nc *awsv1.EC2NodeClass) string {
 	ids := make([]string, len(nc.Status.AMIs))
 	for i, a := range nc.Status.AMIs {
@@ -228,7 +233,7 @@ func Images(nc *awsv1.EC2NodeClass) string {
 	return strings.Join(slices.Compact(ids), ",")
 }
 
-// fill works out everything but the offerings.
+// fill works out labels and sizes of all types, which change rarely; offer then adds the offerings.
 func (s *Catalogues) fill(sh *shelf, goods *inventory.Goods) {
 	sh.goods, sh.catalog, sh.epoch = goods, nil, epoch{}
 	sh.market.Offered, sh.market.Zones = goods.Offered, zones(goods.Zones, sh)
@@ -250,13 +255,14 @@ func (s *Catalogues) fill(sh *shelf, goods *inventory.Goods) {
 		}
 		sh.base = append(sh.base, it)
 		sh.types = append(sh.types, t)
-		// What no image of the class boots on is never planned with; as long as none is known, nothing is said about that.
+		// A type that no image of the class boots on is never planned with. While no image is known, all types are listed.
 		_, boots := image(labels[i])
 		sh.usable = append(sh.usable, hardware.Compatible(t, sh.class, sh.wishes) == "" && (boots || len(sh.amis) == 0))
 	}
 }
 
-// labelsFor returns the labels of every usable type, which classes share that differ only in capacity.
+// labelsFor returns the labels of every usable type, nil for other types. Classes that differ only in capacity share
+// them.
 func (s *Catalogues) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][]string {
 	key := labelsKey{goods, placing(sh)}
 	if l, ok := s.labels[key]; ok {
@@ -280,7 +286,7 @@ func (s *Catalogues) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][
 	return out
 }
 
-// placing identifies everything but the goods that labels are worked out from.
+// placing returns a text that identifies what labels are worked out from besides the goods.
 func placing(sh *shelf) string {
 	b := identity.Text(make([]byte, 0, 512), hardware.WindowsBuild(sh.class.Family))
 	b = identity.Count(b, len(sh.market.Zones))
@@ -297,6 +303,7 @@ func placing(sh *shelf) string {
 	return string(identity.Number(b, int64(sh.market.Group.Partitions)))
 }
 
+// zones returns the region's zones as the market needs them.
 func zones(names []string, sh *shelf) []offer.Zone {
 	out := make([]offer.Zone, len(names))
 	for i, name := range names {
@@ -305,6 +312,7 @@ func zones(names []string, sh *shelf) []offer.Zone {
 	return out
 }
 
+// reservations returns capacity reservations as the market needs them, without how many machines are left.
 func reservations(of []awsv1.CapacityReservation) []offer.Reservation {
 	out := make([]offer.Reservation, len(of))
 	for i, r := range of {
@@ -316,7 +324,8 @@ func reservations(of []awsv1.CapacityReservation) []offer.Reservation {
 	return out
 }
 
-// offer brings the offerings up to date.
+// offer works out the offerings again if prices, stock or anything else in epoch changed. Types whose offerings stay
+// equal keep their pointers, so that callers can remember results by them.
 func (s *Catalogues) offer(sh *shelf) {
 	now := epoch{prices: s.from.Prices.List(), stock: s.from.Stock.Sequence(), shifts: s.from.Shifts.Sequence()}
 	if s.from.Reservations != nil {
@@ -363,6 +372,7 @@ func (s *Catalogues) offer(sh *shelf) {
 	}
 }
 
+// equal reports whether two lists of offerings are equal.
 func equal(a, b []cloud.Offering) bool {
 	return slices.EqualFunc(a, b, func(x, y cloud.Offering) bool {
 		return x.Price == y.Price && x.Available == y.Available && x.NeedsPrice == y.NeedsPrice &&

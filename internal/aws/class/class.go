@@ -1,8 +1,10 @@
-// Package class keeps the status of EC2NodeClasses: what their selectors find, whether they can be launched, and, when
-// they are deleted, that nothing of theirs is left in AWS.
+// Package class keeps the status of EC2NodeClasses: what their selectors find and whether they can be launched. When a
+// class is deleted, it removes what was made for the class in AWS.
 //
-// Each part of the status is a step that looks at the world and says what it found. All steps run, also after one
-// failed; a failed step keeps what was there. One patch per turn writes the result.
+// Each part of the status is a step (steps.go), which asks AWS and returns a finding. All steps run, also after one
+// failed; a failed step leaves its part of the status as it was. One patch per turn writes the result (class.go).
+// validate.go tries launches by dry runs, stamp.go hashes a class for drift, and edit.go predicts which machines an edit
+// would replace. kubelet.go, schema.go and ignored.go check fields.
 package class
 
 import (
@@ -29,7 +31,7 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// Images finds machine images.
+// images finds machine images.
 type images interface {
 	Find(ctx context.Context, nc *awsv1.EC2NodeClass, version string) ([]awsv1.AMI, error)
 }
@@ -93,7 +95,7 @@ type Controller struct {
 	Validator    *Validator
 }
 
-// A finding is what a step found.
+// A finding is the result of a step.
 type finding struct {
 	status          metav1.ConditionStatus // "" leaves the condition as it was
 	reason, message string
@@ -101,17 +103,21 @@ type finding struct {
 	err             error
 }
 
+// found returns a finding that all is well, to be looked at again after a while.
 func found(again time.Duration) finding {
 	return finding{status: metav1.ConditionTrue, again: again}
 }
 
+// missing returns a finding that something is wrong.
 func missing(reason, message string, again time.Duration) finding {
 	return finding{status: metav1.ConditionFalse, reason: reason, message: message, again: again}
 }
 
+// unsure returns a finding that a step failed.
 func unsure(err error) finding { return finding{err: err} }
 
-// Reconcile brings one class up to date. It returns when to look again, 0 if only a change matters.
+// Reconcile brings one class up to date: finalizer, hash, status. It returns when to look again, 0 if only a change
+// matters.
 func (c *Controller) Reconcile(ctx context.Context, stored *awsv1.EC2NodeClass) (time.Duration, error) {
 	if stored.DeletionTimestamp != nil {
 		return c.finalize(ctx, stored)
@@ -144,8 +150,9 @@ func (c *Controller) Reconcile(ctx context.Context, stored *awsv1.EC2NodeClass) 
 	return again, err
 }
 
-// bootstrapsTwice reports whether the user's own script joins the cluster: the node would come without the labels, taints and limits
-// that it was chosen for, and pods could start before they are there. Of AL2023 the script is gone, so there it only fails.
+// bootstrapsTwice reports whether the user's own script bootstraps the node, which Karpenter does too. Such a node
+// joins without the labels, taints and limits that it was chosen for, and pods could start before it has them. AL2023
+// images have no such script, so it fails there.
 func bootstrapsTwice(nc *awsv1.EC2NodeClass) bool {
 	switch nc.AMIFamily() {
 	case awsv1.AMIFamilyAL2, awsv1.AMIFamilyAL2023:
@@ -154,7 +161,8 @@ func bootstrapsTwice(nc *awsv1.EC2NodeClass) bool {
 	return false
 }
 
-// conflict turns the refusal of an outdated write into another turn soon: the news is on its way.
+// conflict turns the refusal of an outdated write into another turn after a second, when the newer object is here. An
+// object that is gone is no error.
 func (c *Controller) conflict(err error) (time.Duration, error) {
 	if apierrors.IsConflict(err) {
 		return time.Second, nil
@@ -162,6 +170,7 @@ func (c *Controller) conflict(err error) (time.Duration, error) {
 	return 0, client.IgnoreNotFound(err)
 }
 
+// least returns the sooner of two times; 0 means never.
 func least(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -169,7 +178,8 @@ func least(a, b time.Duration) time.Duration {
 	return a
 }
 
-// look runs every step on the class's status.
+// look runs every step on the class's status, also after one failed, and sets its conditions. It returns when to look
+// again.
 func (c *Controller) look(ctx context.Context, nc *awsv1.EC2NodeClass) (time.Duration, error) {
 	object := c.judged(nc)
 	condition.Init(object)
@@ -190,7 +200,7 @@ func (c *Controller) look(ctx context.Context, nc *awsv1.EC2NodeClass) (time.Dur
 		f := step.run(ctx, nc)
 		if f.err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", step.condition, f.err))
-			f = told(object, step.condition, f)
+			f = showError(object, step.condition, f)
 		}
 		if f.status != "" {
 			condition.Set(object, metav1.Condition{Type: step.condition, Status: f.status, Reason: f.reason,
@@ -201,23 +211,23 @@ func (c *Controller) look(ctx context.Context, nc *awsv1.EC2NodeClass) (time.Dur
 	return again, errors.Join(errs...)
 }
 
-// told puts the error of a step into a condition that says nothing yet about the class as it stands: else the user of a class that
-// does not become ready would have to read the controller's log. What was found before stays, and so it does while AWS is only
-// slow or broken.
-func told(object condition.Object, conditionType string, f finding) finding {
+// showError puts the error of a step into a condition that has no answer for this generation yet: otherwise the user of a
+// class that does not get ready would have to read the controller's log. An answer of before stays, and so does
+// everything while AWS is only slow or broken.
+func showError(object condition.Object, conditionType string, f finding) finding {
 	if f.status == "" && !answered(object, conditionType) && !ec2api.IsThrottled(f.err) && !ec2api.IsServerFault(f.err) {
 		f.status, f.reason, f.message = metav1.ConditionUnknown, awsv1.ReasonLookupFailed, ec2api.Explain(f.err)
 	}
 	return f
 }
 
-// answered reports whether a condition says yes or no about the class as it stands.
+// answered reports whether a condition is True or False for the present generation.
 func answered(object condition.Object, conditionType string) bool {
 	c := condition.Get(object, conditionType)
 	return c != nil && c.Status != metav1.ConditionUnknown && c.ObservedGeneration == object.GetGeneration()
 }
 
-// judged is the class with the rules for its root condition.
+// judged returns the class with the rules for its Ready condition: without reservations if they are not managed.
 func (c *Controller) judged(nc *awsv1.EC2NodeClass) condition.Object {
 	if c.Settings.Reservations {
 		return nc
@@ -225,8 +235,8 @@ func (c *Controller) judged(nc *awsv1.EC2NodeClass) condition.Object {
 	return nc.WithoutCapacityReservations()
 }
 
-// stamp keeps the hash of the class in its annotations. When the version of the hash changes, its claims are rewritten
-// first, so that the change drifts nothing.
+// stamp writes the hash of the class into its annotations. When the version of the hash changes, the claims are
+// rewritten first, so that the change does not make them drift.
 func (c *Controller) stamp(ctx context.Context, stored, nc *awsv1.EC2NodeClass) error {
 	present, err := stampOf(nc, c.Settings.CABundle)
 	if err != nil {
@@ -248,6 +258,7 @@ func (c *Controller) stamp(ctx context.Context, stored, nc *awsv1.EC2NodeClass) 
 	return c.patch(ctx, stored, nc)
 }
 
+// annotate writes a hash into annotations.
 func annotate(o client.Object, s drift.Stamp) {
 	annotations := maps.Clone(o.GetAnnotations())
 	if annotations == nil {
@@ -258,6 +269,7 @@ func annotate(o client.Object, s drift.Stamp) {
 	o.SetAnnotations(annotations)
 }
 
+// claimsOf returns the claims of a class.
 func (c *Controller) claimsOf(class string) []*v1.NodeClaim {
 	var out []*v1.NodeClaim
 	for _, claim := range c.Claims.All() {
@@ -268,7 +280,7 @@ func (c *Controller) claimsOf(class string) []*v1.NodeClaim {
 	return out
 }
 
-// patch writes metadata; what the answer brings is taken over, with our status.
+// patch writes metadata, and takes over the answer but for the status, which is written later.
 func (c *Controller) patch(ctx context.Context, stored, nc *awsv1.EC2NodeClass) error {
 	next := nc.DeepCopy()
 	if err := c.Kube.Patch(ctx, next, patch.Over(stored)); err != nil {
@@ -280,6 +292,7 @@ func (c *Controller) patch(ctx context.Context, stored, nc *awsv1.EC2NodeClass) 
 	return nil
 }
 
+// patchStatus writes the status if it changed, and reports what went wrong.
 func (c *Controller) patchStatus(ctx context.Context, stored, nc *awsv1.EC2NodeClass) error {
 	if statusEqual(&stored.Status, &nc.Status) {
 		return nil
@@ -292,7 +305,8 @@ func (c *Controller) patchStatus(ctx context.Context, stored, nc *awsv1.EC2NodeC
 	return nil
 }
 
-// tell says what has gone wrong since the class was last written. Conditions that only sum up others say nothing new.
+// tell calls Unready for each condition that became wrong, or is wrong for another reason, since the class was last
+// written. Conditions that only depend on others are left out.
 func (c *Controller) tell(old, nc *awsv1.EC2NodeClass) {
 	if c.Settings.Unready == nil {
 		return
@@ -317,7 +331,7 @@ func (c *Controller) wrote(nc *awsv1.EC2NodeClass) {
 
 const waitForClaims = 10 * time.Minute
 
-// finalize removes what was made for a class, once no claim needs it.
+// finalize removes what was made in AWS for a deleted class, once no claim needs it, and then the finalizer.
 func (c *Controller) finalize(ctx context.Context, stored *awsv1.EC2NodeClass) (time.Duration, error) {
 	if !slices.Contains(stored.Finalizers, awsv1.TerminationFinalizer) {
 		return 0, nil

@@ -14,14 +14,15 @@ import (
 	"karpenter.sh/karpenter/internal/core/drift"
 )
 
-// An Edit is a change of a node class before it is applied. What it does to a machine is said without asking the cloud: by what the
-// class that is there has found, and by selectors that name what they select. What other selectors will find only the cloud knows.
+// An Edit is a change of a node class before it is applied. It predicts which machines drift without asking the
+// cloud: from what the present class has found, and from selectors that name ids. What other selectors will find only
+// the cloud knows.
 type Edit struct {
 	from, to *awsv1.EC2NodeClass
-	static   bool // what goes into a machine when it is launched is another
+	static   bool // something changed that goes into a machine at launch, so all machines drift
 }
 
-// NewEdit compares a class that is there with its new version.
+// NewEdit compares a class in the cluster with its new version.
 func NewEdit(from, to *awsv1.EC2NodeClass) *Edit {
 	// The bundle of the cluster is the same before and after.
 	before, err := stampOf(from, "")
@@ -29,8 +30,8 @@ func NewEdit(from, to *awsv1.EC2NodeClass) *Edit {
 	return &Edit{from: from, to: to, static: err == nil && bad == nil && before != after}
 }
 
-// Drifts says why a machine drifts by the edit, "" if it does not. A reason that is not sure depends on what the
-// cloud has. A machine that has drifted already goes without the edit.
+// Drifts returns why a machine drifts by the edit, "" if it does not. If it is not sure, it depends on what the cloud
+// has. A machine that has drifted already returns "", because it goes without the edit.
 func (e *Edit) Drifts(claim *v1.NodeClaim) (reason cloud.DriftReason, sure bool) {
 	if drift.Static(Stored(e.from.Annotations), Stored(claim.Annotations)) {
 		return "", true
@@ -55,7 +56,7 @@ func (e *Edit) Drifts(claim *v1.NodeClaim) (reason cloud.DriftReason, sure bool)
 	return reason, reason == ""
 }
 
-// An effect is what one kind of selector does to a machine.
+// An effect is what one kind of selector does to a machine: it stays, may go, or goes.
 type effect int
 
 const (
@@ -64,8 +65,8 @@ const (
 	goes
 )
 
-// among judges a machine whose own is known, or is "", by what selectors name, and whether that is all that they
-// select. Who is named by several may still be passed over for another.
+// among judges a machine whose subnet, image or the like is own ("" if unknown), by the ids that selectors name; all
+// says that they select nothing else. If own is not named and other things are selected too, the machine may stay.
 func among(own string, named []string, all bool) effect {
 	switch {
 	case own != "" && slices.Contains(named, own):
@@ -94,7 +95,7 @@ func (e *Edit) image(claim *v1.NodeClaim) effect {
 	return out
 }
 
-// release judges an image by the release that its name tells, where an alias names one.
+// release judges an image where the new alias names a release: by the version in the image's name.
 func (e *Edit) release(image string, alias *awsv1.Alias) effect {
 	at := slices.IndexFunc(e.from.Status.AMIs, func(a awsv1.AMI) bool { return a.ID == image })
 	if at < 0 || alias.Version == awsv1.AliasVersionLatest || e.from.Status.AMIs[at].Name == "" {
@@ -160,7 +161,7 @@ func (e *Edit) reservation(claim *v1.NodeClaim) effect {
 	return among(own, named, all)
 }
 
-// ids returns what terms name, sorted, and whether that is all that they select.
+// ids returns the ids that terms name, sorted, and whether they select nothing else.
 func ids[T any](terms []T, of func(T) string) (named []string, all bool) {
 	all = true
 	for _, t := range terms {

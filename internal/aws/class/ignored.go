@@ -5,8 +5,8 @@ import (
 	"karpenter.sh/karpenter/internal/aws/hardware"
 )
 
-// Ignored returns, for each field of a class that its image family does not apply, a sentence that says so. Such a class
-// can be launched, so the sentences go into the message of a condition that is true.
+// Ignored returns a sentence for each field of a class that its image family does not apply. Such a class can be
+// launched, so the sentences go into the message of a condition that is True.
 func Ignored(nc *awsv1.EC2NodeClass) []string {
 	family := nc.AMIFamily()
 	custom := family == awsv1.AMIFamilyCustom

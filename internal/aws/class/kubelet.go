@@ -48,6 +48,7 @@ func CheckKubelet(k *awsv1.KubeletConfiguration) []string {
 	return bad
 }
 
+// checkEviction lists the errors in eviction thresholds and grace periods.
 func checkEviction(m *awsv1.ManagedKubelet, fields map[string]any) []string {
 	var bad []string
 	minimum := map[string]string{}
@@ -81,7 +82,7 @@ func checkEviction(m *awsv1.ManagedKubelet, fields map[string]any) []string {
 	return append(bad, checkPairs(m)...)
 }
 
-// checkPairs: every soft threshold needs a grace period, and the other way round.
+// checkPairs lists soft thresholds without a grace period, and grace periods without a soft threshold.
 func checkPairs(m *awsv1.ManagedKubelet) []string {
 	var bad []string
 	for _, signal := range slices.Sorted(maps.Keys(m.EvictionSoft)) {
@@ -97,6 +98,7 @@ func checkPairs(m *awsv1.ManagedKubelet) []string {
 	return bad
 }
 
+// validThreshold reports whether a text is a percentage from 0 to 100 or a quantity.
 func validThreshold(value string) bool {
 	if percent, ok := strings.CutSuffix(value, "%"); ok {
 		p, err := strconv.ParseFloat(percent, 64)
@@ -106,6 +108,8 @@ func validThreshold(value string) bool {
 	return err == nil && q.Sign() >= 0
 }
 
+// checkReserved lists the errors in resources reserved for daemons. Amounts may be expressions, so only signs are
+// checked.
 func checkReserved(name string, amounts map[string]string) []string {
 	var bad []string
 	for _, key := range slices.Sorted(maps.Keys(amounts)) {
@@ -119,6 +123,7 @@ func checkReserved(name string, amounts map[string]string) []string {
 	return bad
 }
 
+// checkImageGC lists the errors in the limits of image garbage collection.
 func checkImageGC(m *awsv1.ManagedKubelet) []string {
 	var bad []string
 	high, low := m.ImageGCHighThresholdPercent, m.ImageGCLowThresholdPercent

@@ -21,6 +21,8 @@ func Stored(annotations map[string]string) drift.Stamp {
 
 // The mirror structs are what is hashed. They never change under one version. Absent means omitted; a set has one order.
 
+// A classMirror holds what is hashed of a class. Mirror structs never change under one hashVersion. Absent fields are
+// omitted; a set is written in one order.
 type classMirror struct {
 	Family                   string                   `json:"family,omitempty"`
 	CABundle                 string                   `json:"caBundle,omitempty"`
@@ -81,9 +83,9 @@ type trackingMirror struct {
 	UDP            *int32 `json:"udp,omitempty"`
 }
 
-// stampOf hashes what of a node class goes into a machine when it is launched, with the cluster's CA bundle, which every
-// machine is given. What selectors find is compared by the provider, and left out here. It fails when the kubelet
-// configuration is not an object.
+// stampOf hashes everything of a node class that goes into a machine at launch, with the cluster's CA bundle. What
+// selectors find is compared by the provider, so it is left out. It fails if the kubelet configuration is not an
+// object.
 func stampOf(class *awsv1.EC2NodeClass, caBundle string) (drift.Stamp, error) {
 	spec := &class.Spec
 	kubelet, err := spec.Kubelet.Canonical()
@@ -139,6 +141,7 @@ func blockDevices(mappings []*awsv1.BlockDeviceMapping) []string {
 	return slices.Compact(out)
 }
 
+// networkInterfaces returns interfaces in one order, each once.
 func networkInterfaces(interfaces []*awsv1.NetworkInterface) []networkInterfaceMirror {
 	var out []networkInterfaceMirror
 	for _, n := range interfaces {

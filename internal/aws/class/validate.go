@@ -76,6 +76,8 @@ func (v *Validator) Forget(class string) {
 	}
 }
 
+// validate checks a class in the order of cost: without any call, by formulas, then by dry runs, whose outcome is
+// remembered.
 func (v *Validator) validate(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	cluster, err := v.Cluster(ctx, nc.AMIFamily())
 	if err != nil {
@@ -106,13 +108,14 @@ func (v *Validator) validate(ctx context.Context, nc *awsv1.EC2NodeClass) findin
 	return v.try(ctx, cluster, nc, key)
 }
 
+// remember keeps the outcome of a dry run, and returns it.
 func (v *Validator) remember(key outcomeKey, f finding) finding {
 	v.outcomes.Sweep()
 	v.outcomes.Put(key, f)
 	return f
 }
 
-// Check says why a class would not be used, as far as that is to be seen without a call, with all feature gates on.
+// Check returns why a class would not be used, as far as that can be found without a call, with all feature gates on.
 func Check(nc *awsv1.EC2NodeClass) error {
 	if _, f := checkStatic(nc, hardware.Settings{Formulas: true}); f.status == metav1.ConditionFalse {
 		return errors.New(f.message)
@@ -123,7 +126,7 @@ func Check(nc *awsv1.EC2NodeClass) error {
 // mostUserData is more than can shrink to the 16 KiB that EC2 takes when Karpenter writes it anew without comments.
 const mostUserData = 128 << 10
 
-// checkStatic looks at what needs no call, and returns what it has read of the class.
+// checkStatic checks everything that needs no call. It also returns the class as package hardware reads it.
 func checkStatic(nc *awsv1.EC2NodeClass, s hardware.Settings) (*hardware.Class, finding) {
 	if text := nc.Spec.UserData; text != nil && len(*text) > mostUserData {
 		return nil, missing(awsv1.ReasonUserDataSizeLimitExceeded,
@@ -154,7 +157,7 @@ func checkStatic(nc *awsv1.EC2NodeClass, s hardware.Settings) (*hardware.Class, 
 	return class, finding{}
 }
 
-// tryFormulas looks for types for which a formula has no value.
+// tryFormulas returns a finding if a formula has no value for some type.
 func (v *Validator) tryFormulas(class *hardware.Class) finding {
 	if !class.HasFormulas() {
 		return finding{}
@@ -182,7 +185,7 @@ func restrictedTag(tags map[string]string) string {
 	return slices.Min(bad)
 }
 
-// dependencies passes on what keeps validation from being tried.
+// dependencies returns a finding if other conditions are not True, because validation needs what they found.
 func dependencies(nc *awsv1.EC2NodeClass) finding {
 	var failed, unknown []string
 	for _, t := range []string{
@@ -207,9 +210,10 @@ func dependencies(nc *awsv1.EC2NodeClass) finding {
 	return finding{}
 }
 
-// An outcomeKey is equal while nothing changed that a dry run depends on.
+// An outcomeKey is equal as long as nothing changed that a dry run depends on.
 type outcomeKey struct{ class, facts string }
 
+// outcomeKeyOf returns the key of a class.
 func outcomeKeyOf(nc *awsv1.EC2NodeClass) outcomeKey {
 	text, err := json.Marshal(struct {
 		Spec        awsv1.EC2NodeClassSpec
@@ -236,7 +240,7 @@ func subnetIDs(nc *awsv1.EC2NodeClass) []string {
 	return out
 }
 
-// try makes a template, and asks EC2 whether a fleet and a machine of it would be allowed.
+// try makes a launch template, and asks EC2 by dry runs whether a fleet and a machine of it would be allowed.
 func (v *Validator) try(ctx context.Context, cluster launchspec.Cluster, nc *awsv1.EC2NodeClass, key outcomeKey) finding {
 	r, err := v.sample(cluster, nc)
 	if err != nil {
@@ -276,7 +280,8 @@ func (v *Validator) try(ctx context.Context, cluster launchspec.Cluster, nc *aws
 
 func withoutRetries(o *ec2.Options) { o.Retryer = ec2api.Once() }
 
-// judge says what the answer to a dry run means; done is false if the launch would be allowed.
+// judge returns the finding about the answer to a dry run; done is false if the launch would be allowed. reason is
+// that of a denial.
 func (v *Validator) judge(nc *awsv1.EC2NodeClass, err error, key outcomeKey, reason string) (f finding, done bool) {
 	switch {
 	case err == nil, ec2api.DryRunPassed(err):
@@ -291,13 +296,14 @@ func (v *Validator) judge(nc *awsv1.EC2NodeClass, err error, key outcomeKey, rea
 	return unsure(err), true
 }
 
-// silent says that AWS neither allowed nor refused what it was asked.
+// silent reports whether AWS neither allowed nor refused a call.
 func silent(err error) bool {
 	return ec2api.IsServerFault(err) || ec2api.IsThrottled(err) || ec2api.IsUnknownOutcome(err)
 }
 
-// untried is what is found of a class while AWS is silent: what it said last counts, also for a class that was edited since. Trials only
-// tell early what a launch would be told, and a cluster must not stand still because nothing can be told early.
+// untried returns the finding about a class while AWS is silent: the last answer counts, also for a class that was
+// edited since. Dry runs only find early what a launch would find, and the cluster must not stop because they cannot
+// be made.
 func untried(nc *awsv1.EC2NodeClass, err error) finding {
 	f := unsure(err)
 	if condition.IsTrue(nc, awsv1.ConditionTypeValidationSucceeded) {
@@ -321,7 +327,7 @@ func (v *Validator) runInstances(ctx context.Context, nc *awsv1.EC2NodeClass, t 
 	return first
 }
 
-// runRequest is the dry run of one machine.
+// runRequest returns the dry run of one machine.
 func runRequest(nc *awsv1.EC2NodeClass, t *launch.Template, instanceType, subnet string) *ec2.RunInstancesInput {
 	groups := make([]string, len(nc.Status.SecurityGroups))
 	for i, g := range nc.Status.SecurityGroups {
@@ -343,6 +349,7 @@ func runRequest(nc *awsv1.EC2NodeClass, t *launch.Template, instanceType, subnet
 	return in
 }
 
+// firstSubnets returns one subnet of each zone.
 func firstSubnets(nc *awsv1.EC2NodeClass) map[string]string {
 	out := map[string]string{}
 	for _, s := range nc.Status.Subnets {
@@ -353,9 +360,9 @@ func firstSubnets(nc *awsv1.EC2NodeClass) map[string]string {
 	return out
 }
 
-// sample is a launch that stands for those to come: a type that a pool of the class would get, on demand.
+// sample returns a launch like those to come: of a type that a pool of the class would get, on demand.
 func (v *Validator) sample(cluster launchspec.Cluster, nc *awsv1.EC2NodeClass) (*launchspec.Spec, error) {
-	catalog, err := v.Catalog(nc.DeepCopy()) // which is kept, while nc has still to change
+	catalog, err := v.Catalog(nc.DeepCopy()) // a copy, because Catalog keeps the class and nc will change
 	if err != nil {
 		return nil, err
 	}
@@ -388,13 +395,13 @@ func (v *Validator) sample(cluster launchspec.Cluster, nc *awsv1.EC2NodeClass) (
 	})
 }
 
-// dedicated reports whether a pool may ask for hardware of its own.
+// dedicated reports whether a pool may ask for dedicated hardware.
 func dedicated(p *v1.NodePool) bool {
 	needs, said := needsOf(p)[awsv1.LabelInstanceTenancy]
 	return said && (!needs.Has(awsv1.TenancyDefault) || !needs.Open() && needs.Has(awsv1.TenancyDedicated))
 }
 
-// needsOf is what a pool asks of its machines, be it as a requirement or as a label that they get.
+// needsOf returns what a pool requires of its machines, by requirements and by labels.
 func needsOf(p *v1.NodePool) need.Needs {
 	reqs := slices.Clone(p.Spec.Template.Spec.Requirements)
 	for key, value := range p.Spec.Template.Labels {
@@ -403,8 +410,8 @@ func needsOf(p *v1.NodePool) need.Needs {
 	return need.Of(reqs)
 }
 
-// sampleType picks a type that the class's pools allow, that has an image and that the class can use, an ordinary one if possible;
-// without such a type, a type that every region has.
+// sampleType picks a type that has an image and zones, and that pools of the class allow; ordinary types and types in
+// stock come first. Without such a type it picks m5.large or m6g.large.
 func sampleType(nc *awsv1.EC2NodeClass, catalog *cloud.Catalog, pools []*v1.NodePool) *cloud.InstanceType {
 	var types []*cloud.InstanceType
 	for _, it := range catalog.Types {
@@ -421,7 +428,7 @@ func sampleType(nc *awsv1.EC2NodeClass, catalog *cloud.Catalog, pools []*v1.Node
 				o.CapacityType() == v1.CapacityTypeOnDemand
 		})
 	})
-	for _, list := range [][]*cloud.InstanceType{buyable, types} { // when all is out, what is out will do
+	for _, list := range [][]*cloud.InstanceType{buyable, types} { // if all are out of stock, one of these will do
 		if it := ofPools(nc, list, pools); it != nil {
 			return it
 		}

@@ -26,7 +26,7 @@ type clusterAPI interface {
 	DescribeCluster(context.Context, *eks.DescribeClusterInput, ...func(*eks.Options)) (*eks.DescribeClusterOutput, error)
 }
 
-// Settings say what is given and where to ask for the rest.
+// Settings hold what is known of the cluster, and where to ask for the rest.
 type Settings struct {
 	Cluster  string
 	Endpoint string // "" to ask EKS
@@ -75,11 +75,11 @@ func Find(ctx context.Context, s Settings, api clusterAPI, kube client.Reader) (
 	return f, nil
 }
 
-// DNS is the address of the cluster's DNS service, "" while there is none.
+// DNS returns the address of the cluster's DNS service, "" while there is none.
 func (f *Info) DNS() string { return *f.dns.Load() }
 
-// RefreshDNS asks for the address again: the service may come after Karpenter. An address that is known stays when the service goes
-// or cannot be read.
+// RefreshDNS reads the address again, because the service may be created after Karpenter. A known address stays if
+// the service is gone or cannot be read.
 func (f *Info) RefreshDNS(ctx context.Context) error {
 	dns := &corev1.Service{}
 	switch err := f.kube.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kube-dns"}, dns); {
@@ -92,7 +92,7 @@ func (f *Info) RefreshDNS(ctx context.Context) error {
 	return nil
 }
 
-// CABundle is the certificate authority that nodes trust, in base64.
+// CABundle returns the certificate authority that nodes trust, in base64.
 func (f *Info) CABundle() string { return f.settings.CABundle }
 
 // IPv6 reports whether pods have IPv6 addresses.
@@ -101,10 +101,10 @@ func (f *Info) IPv6() bool {
 	return err == nil && ip.Is6()
 }
 
-// Version is the cluster's version, such as "1.36".
+// Version returns the cluster's minor version, such as "1.36".
 func (f *Info) Version() string { return *f.version.Load() }
 
-// RefreshVersion asks for the version again. A version that is not supported is an error, and is used all the same.
+// RefreshVersion asks for the version again. It accepts versions that Karpenter does not support; see Supported.
 func (f *Info) RefreshVersion(ctx context.Context) error {
 	version, err := f.askVersion(ctx)
 	if err != nil {
@@ -118,6 +118,7 @@ func (f *Info) RefreshVersion(ctx context.Context) error {
 	return nil
 }
 
+// askVersion returns the version from EKS or from the API server, as the settings say.
 func (f *Info) askVersion(ctx context.Context) (string, error) {
 	if !f.settings.ControlPlane {
 		if f.settings.Version == nil {
@@ -154,7 +155,7 @@ func Supported(version string) bool {
 	return err == nil && minor >= oldestMinor && minor <= newestMinor
 }
 
-// ARN is the cluster's name among all of AWS.
+// ARN returns the cluster's ARN.
 func (f *Info) ARN(ctx context.Context) (string, error) {
 	c, err := f.describe(ctx)
 	if err != nil {
@@ -163,7 +164,7 @@ func (f *Info) ARN(ctx context.Context) (string, error) {
 	return aws.ToString(c.Arn), nil
 }
 
-// ServiceCIDR is the range of the cluster's service addresses; once known it is not asked for again.
+// ServiceCIDR returns the range of the cluster's service addresses. It is asked for once; callers wait for one call.
 func (f *Info) ServiceCIDR(ctx context.Context) (string, error) {
 	if known := f.cidr.Load(); known != nil {
 		return *known, nil

@@ -10,9 +10,9 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 )
 
-// wholeBodies hands requests over with a body of their own. The SDK closes its body as soon as there is an answer, and an answer
-// that was quick finds the transport about to see whether the body has ended: it takes the closed body for a broken request,
-// and cuts the connection while the answer is being read. Long answers then fail and are asked for again.
+// A wholeBodies sends requests with a copy of their body. The SDK closes its body as soon as an answer begins. If the
+// transport has not seen the end of the body by then, it takes the request for broken and cuts the connection, and
+// long answers fail.
 type wholeBodies struct{ next aws.HTTPClient }
 
 func withWholeBodies(next aws.HTTPClient) aws.HTTPClient {

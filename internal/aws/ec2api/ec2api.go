@@ -57,8 +57,8 @@ func New(cfg aws.Config, version string, observer Observer) *Clients {
 	}
 }
 
-// limited ends calls that get no answer: a connection that is dead without anybody having said so is noticed by the kernel after a
-// quarter of an hour, and queries for broken machines or spot notices must not wait that long.
+// limited ends calls that get no answer within RequestTimeout. The kernel notices a dead connection only after a
+// quarter of an hour, and spot notices must not wait that long.
 func limited(stack *middleware.Stack) error {
 	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("LimitCall",
 		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
@@ -70,9 +70,9 @@ func limited(stack *middleware.Stack) error {
 		}), middleware.After)
 }
 
-// Retryer tries throttled and failed calls again, further and further apart. The SDK's own budget of retries is
-// shared by all calls of a client, so that one storm would make unrelated calls fail; here each call has its own.
-// wait says how far apart; nil is the SDK's way, by chance.
+// Retryer repeats throttled and failed calls with growing pauses. Each call has its own budget of retries; the SDK's
+// budget is shared by all calls of a client, so that one storm would make unrelated calls fail. wait sets the pauses;
+// nil is the SDK's random backoff.
 func Retryer(wait retry.BackoffDelayer) aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.Backoff = wait
@@ -82,7 +82,7 @@ func Retryer(wait retry.BackoffDelayer) aws.Retryer {
 	})
 }
 
-// Once is the retryer of calls whose first answer counts.
+// Once returns a retryer that never retries.
 func Once() aws.Retryer { return aws.NopRetryer{} }
 
 // pricingRegion returns the region whose price list service answers for region.

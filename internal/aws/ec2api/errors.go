@@ -30,7 +30,7 @@ func Message(err error) string {
 	return err.Error()
 }
 
-// IsNotFound says that what was asked for does not exist.
+// IsNotFound reports whether what was asked for does not exist.
 func IsNotFound(err error) bool { return slices.Contains(notFound, Code(err)) }
 
 var notFound = []string{
@@ -39,12 +39,12 @@ var notFound = []string{
 	"QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue",
 }
 
-// IsAlreadyExists says that what was to be made is there.
+// IsAlreadyExists reports whether what was to be made exists.
 func IsAlreadyExists(err error) bool {
 	return slices.Contains([]string{"EntityAlreadyExists", "InvalidLaunchTemplateName.AlreadyExistsException"}, Code(err))
 }
 
-// IsDenied says that a permission is missing.
+// IsDenied reports whether a permission is missing.
 func IsDenied(err error) bool { return isDeniedCode(Code(err)) }
 
 func isDeniedCode(code string) bool {
@@ -54,12 +54,12 @@ func isDeniedCode(code string) bool {
 	}, code)
 }
 
-// IsThrottled says that AWS asks to slow down.
+// IsThrottled reports whether AWS asks to slow down.
 func IsThrottled(err error) bool {
 	return slices.Contains([]string{"RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException"}, Code(err))
 }
 
-// IsServerFault says that AWS failed, not the request.
+// IsServerFault reports whether AWS failed, and not the request.
 func IsServerFault(err error) bool {
 	var response *smithyhttp.ResponseError
 	if errors.As(err, &response) && response.HTTPStatusCode() >= 500 {
@@ -69,10 +69,11 @@ func IsServerFault(err error) bool {
 	return errors.As(err, &api) && api.ErrorFault() == smithy.FaultServer
 }
 
-// DryRunPassed says that a dry run would have been allowed: AWS answers a permitted dry run with an error.
+// DryRunPassed reports whether a dry run would have been allowed: AWS answers a permitted dry run with an error.
 func DryRunPassed(err error) bool { return Code(err) == "DryRunOperation" }
 
-// IsUnknownOutcome reports an error after which it is not known whether the call had its effect: it was given up, or its answer was lost.
+// IsUnknownOutcome reports whether it is not known if a failed call had its effect: it was given up, or its answer
+// was lost.
 func IsUnknownOutcome(err error) bool {
 	if _, doubt := errors.AsType[*doubtError](err); doubt {
 		return true
@@ -83,8 +84,8 @@ func IsUnknownOutcome(err error) bool {
 	return err != nil && Code(err) == ""
 }
 
-// A doubtError is that of a call whose last attempt AWS did not look at, because it was one too many, and of which
-// an earlier attempt may have had its effect.
+// A doubtError is the error of a call whose last attempt was throttled, and of which an earlier attempt may have had
+// its effect.
 type doubtError struct{ error }
 
 func (e *doubtError) Unwrap() error { return e.error }
@@ -107,8 +108,7 @@ func deniedAction(err error) string {
 	return ""
 }
 
-// Explain says for people what went wrong, in words that are the same each time: without the ids and addresses of single
-// requests.
+// Explain returns what went wrong in words that are the same each time: without ids and addresses of single requests.
 func Explain(err error) string {
 	var op *smithy.OperationError
 	switch code := Code(err); {
@@ -124,7 +124,7 @@ func Explain(err error) string {
 
 var actionPattern = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)`)
 
-// Denial says for people what a denied call lacks: AWS's code, the action, and which kind of policy stands in its way.
+// Denial returns what a denied call lacks: AWS's code, the action, and which kind of policy denies it.
 func Denial(err error) string {
 	return DenialOf(Code(err), err)
 }
@@ -134,6 +134,7 @@ func DenialOf(code string, err error) string {
 	return fmt.Sprintf("%s: not authorized to perform %s %s", code, deniedAction(err), denialCause(err.Error()))
 }
 
+// denialCause returns which kind of policy denied a call, by AWS's message.
 func denialCause(text string) string {
 	switch {
 	case strings.Contains(text, "explicit deny in a permissions boundary"), strings.Contains(text, "no permissions boundary allows"):

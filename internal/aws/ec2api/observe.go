@@ -28,13 +28,14 @@ type Observer struct {
 
 type attemptsKey struct{}
 
-// attempts are those of one call.
+// An attempts counts the attempts of one call.
 type attempts struct {
 	n     int
 	doubt bool // one of them may have had its effect
 }
 
-// middlewares watch a client's calls.
+// middlewares adds the two middlewares that observe a client's calls and their attempts. The outer one also turns a
+// throttled call of which an attempt may have had its effect into a doubtError.
 func (o Observer) middlewares(stack *middleware.Stack) error {
 	whole := middleware.InitializeMiddlewareFunc("ObserveCall",
 		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
@@ -72,6 +73,7 @@ func (o Observer) middlewares(stack *middleware.Stack) error {
 	return stack.Finalize.Insert(attempt, "Retry", middleware.After)
 }
 
+// call describes a call or attempt that ended.
 func call(ctx context.Context, err error, begun time.Time, retries int) Call {
 	c := Call{
 		Service: awsmiddleware.GetServiceID(ctx), Operation: awsmiddleware.GetOperationName(ctx),

@@ -1,8 +1,9 @@
 // Package fleet launches, finds and stops machines.
 //
-// What a launch asks for is worked out by pure functions: Choose picks types and offerings for a claim, an Order says
-// all of a launch that does not depend on subnets, Request makes the CreateFleet call of it. Equal orders that arrive
-// together share one call.
+// What a launch asks for is worked out by pure functions. Choose picks types and offerings for a claim (choose.go). An
+// Order holds everything about a launch that does not depend on subnets, and Request makes the CreateFleet call of it
+// (order.go). Equal orders that arrive together share one call (fleet.go). even.go divides machines among zones of equal
+// price; failure.go reads EC2's reasons for machines that were not launched.
 package fleet
 
 import (
@@ -50,6 +51,8 @@ func ChooseWidely(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.B
 	return choose(types, claim, band, true)
 }
 
+// choose applies the filters of Choose in a fixed order, each to what the one before left. wide leaves out the band
+// of spot prices.
 func choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band, wide bool) (Choice, error) {
 	needs := need.Of(claim.Spec.Requirements)
 	list := compatible(types, needs, claim.Spec.Resources.Requests)
@@ -73,9 +76,9 @@ func choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band, w
 	return choice, nil
 }
 
-// diverse picks what to launch for a claim with minValues, as the engine reckons: the first capacity type that meets them by itself, or
-// the cheaper of spot and on-demand if these meet them only together. Where minValues were lowered, and what was sold then is not there
-// any more, the first one will do.
+// diverse picks what to launch for a claim with minValues, as the engine does: the first capacity type that meets
+// them alone, or the cheaper of spot and on-demand if these meet them only together. With lowered minValues the first
+// capacity type is taken in any case.
 func diverse(list []Candidate, needs need.Needs, lowered bool, types int) (Choice, error) {
 	choices := pins(list)
 	if len(choices) == 0 {
@@ -88,23 +91,24 @@ func diverse(list []Candidate, needs need.Needs, lowered bool, types int) (Choic
 		}
 		key, lacks := lacksMinValues(choice.Candidates, list, needs)
 		if !lacks {
-			choice.Candidates = varied(choice.Candidates, list, needs, types)
+			choice.Candidates = typesSent(choice.Candidates, list, needs, types)
 			return choice, nil
 		}
 		missing = cmp.Or(missing, key)
 	}
 	if choice, meets := together(choices, list, needs); meets {
-		choice.Candidates = varied(choice.Candidates, list, needs, types)
+		choice.Candidates = typesSent(choice.Candidates, list, needs, types)
 		return choice, nil
 	}
 	if !lowered {
 		return choices[0], fmt.Errorf("no capacity type has as many values of %s as minValues asks for", missing)
 	}
-	choices[0].Candidates = varied(choices[0].Candidates, list, needs, types)
+	choices[0].Candidates = typesSent(choices[0].Candidates, list, needs, types)
 	return choices[0], nil
 }
 
-// together returns the cheaper of spot and on-demand, and whether types of both together have as many values as minValues ask for.
+// together returns the cheaper of spot and on-demand, and whether types of both together have as many values as
+// minValues demand.
 func together(choices []Choice, list []Candidate, needs need.Needs) (cheaper Choice, meets bool) {
 	var both []Candidate
 	for _, c := range choices {
@@ -120,7 +124,8 @@ func together(choices []Choice, list []Candidate, needs need.Needs) (cheaper Cho
 	return cheaper, len(both) > 0 && !lacks
 }
 
-// compatible keeps types that satisfy the requirements and hold the requests, with the available offerings that do.
+// compatible returns the types that satisfy the requirements and hold the requests, each with its available offerings
+// that do, cheapest first.
 func compatible(types []*cloud.InstanceType, needs need.Needs, requests corev1.ResourceList) []Candidate {
 	var out []Candidate
 	reservedOnly := asksForReservation(needs)
@@ -161,7 +166,8 @@ func Offered(types []*cloud.InstanceType, claim *v1.NodeClaim) iter.Seq2[*cloud.
 	}
 }
 
-// Values returns the values of a label that the available offerings for a claim decide, that of the cheapest first.
+// Values returns the values of a label that the available offerings for a claim have, the value of the cheapest
+// offering first.
 func Values(types []*cloud.InstanceType, claim *v1.NodeClaim, key string) []string {
 	list := compatible(types, need.Of(claim.Spec.Requirements), claim.Spec.Resources.Requests)
 	lowest := map[string]cloud.NanoUSD{}
@@ -178,7 +184,7 @@ func Values(types []*cloud.InstanceType, claim *v1.NodeClaim, key string) []stri
 	})
 }
 
-// asksForReservation reports whether offerings outside reservations will not do.
+// asksForReservation reports whether a claim allows offerings of reservations only.
 func asksForReservation(needs need.Needs) bool {
 	for _, key := range []string{awsv1.LabelCapacityReservationID, awsv1.LabelCapacityReservationType,
 		awsv1.LabelCapacityReservationInterruptible} {
@@ -189,6 +195,7 @@ func asksForReservation(needs need.Needs) bool {
 	return false
 }
 
+// holds reports whether a type has room for the requests.
 func holds(it *cloud.InstanceType, requests corev1.ResourceList) bool {
 	for name, want := range requests {
 		if name == awsv1.ResourceNitroSandbox {
@@ -201,7 +208,7 @@ func holds(it *cloud.InstanceType, requests corev1.ResourceList) bool {
 	return true
 }
 
-// A Kind is a kind of capacity reservation: each needs a call of its own. The zero Kind is the ordinary one.
+// A Kind is a kind of capacity reservation. Each kind needs a call of its own. "" is the ordinary kind.
 type Kind string
 
 // The kinds of reservations beside the ordinary one.
@@ -210,7 +217,7 @@ const (
 	Interruptible Kind = "interruptible"
 )
 
-// kindOf is the kind of the reservation that an offering is from.
+// kindOf returns the kind of the reservation that an offering is from.
 func kindOf(o *cloud.Offering) Kind {
 	switch {
 	case o.Labels[awsv1.LabelCapacityReservationType] == string(awsv1.CapacityReservationTypeCapacityBlock):
@@ -221,7 +228,7 @@ func kindOf(o *cloud.Offering) Kind {
 	return ""
 }
 
-// Kind is the kind of the reservations that a choice is from; those of a choice are of one kind.
+// Kind returns the kind of the reservations that a choice is from; all are of one kind.
 func (c *Choice) Kind() Kind {
 	if c.CapacityType != v1.CapacityTypeReserved {
 		return ""
@@ -229,8 +236,8 @@ func (c *Choice) Kind() Kind {
 	return kindOf(c.Candidates[0].Offerings[0])
 }
 
-// ofOneKind keeps, of the reservations, those of one kind: that of the cheapest, and where that is equal the ordinary ones before blocks
-// before what may be taken back.
+// ofOneKind keeps of the reserved offerings only those of the cheapest one's kind; at equal prices ordinary ones go
+// before blocks, and these before interruptible ones.
 func ofOneKind(list []Candidate) []Candidate {
 	var cheapest *cloud.Offering
 	order := []Kind{"", Block, Interruptible}
@@ -250,7 +257,7 @@ func ofOneKind(list []Candidate) []Candidate {
 	})
 }
 
-// ofOneBlock keeps one offering of one type where capacity blocks are what is left: EC2 takes no choice among blocks.
+// ofOneBlock keeps the cheapest offering only, if capacity blocks are what is left: EC2 takes one block in a call.
 func ofOneBlock(list []Candidate) []Candidate {
 	var best Candidate
 	for _, c := range list {
@@ -266,7 +273,7 @@ func ofOneBlock(list []Candidate) []Candidate {
 	return []Candidate{best}
 }
 
-// reservedFirst keeps, where any reservation has room, only reservations: per type and zone the one with most left.
+// reservedFirst keeps only reservations, if any has room: for each type and zone the one with the most left.
 func reservedFirst(list []Candidate) []Candidate {
 	var out []Candidate
 	for _, c := range list {
@@ -290,7 +297,7 @@ func reservedFirst(list []Candidate) []Candidate {
 	return out
 }
 
-// ordinary drops bare metal and accelerators, unless there is nothing else.
+// ordinary drops bare metal and types with accelerators, unless there are no others.
 func ordinary(list []Candidate) []Candidate {
 	plain := slices.DeleteFunc(slices.Clone(list), func(c Candidate) bool { return c.Type.Exotic })
 	if len(plain) == 0 {
@@ -307,7 +314,7 @@ func worthwhileSpot(list []Candidate) []Candidate {
 	})
 }
 
-// pins returns what a list can be bought as, in the order of preference: reserved, else spot, else on-demand.
+// pins returns what a list can be bought as, in order of preference: reserved, spot, on-demand.
 func pins(list []Candidate) []Choice {
 	var out []Choice
 	for _, ct := range []string{v1.CapacityTypeReserved, v1.CapacityTypeSpot, v1.CapacityTypeOnDemand} {
@@ -318,6 +325,8 @@ func pins(list []Candidate) []Choice {
 	return out
 }
 
+// keepOfferings returns the candidates with those offerings for which keep is true, without candidates that have none
+// left.
 func keepOfferings(list []Candidate, keep func(*cloud.Offering) bool) []Candidate {
 	var out []Candidate
 	for _, c := range list {
@@ -334,14 +343,15 @@ func keepOfferings(list []Candidate, keep func(*cloud.Offering) bool) []Candidat
 	return out
 }
 
-// byFloor sorts a list by its cheapest offerings.
+// byFloor returns a list sorted by the price of each candidate's cheapest offering.
 func byFloor(list []Candidate) []Candidate {
 	return slices.SortedStableFunc(slices.Values(list), func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(a.Offerings[0].Price, b.Offerings[0].Price), strings.Compare(a.Type.Name, b.Type.Name))
 	})
 }
 
-// inBand keeps what is sent of the spot offerings of a claim that allows all of list.
+// inBand returns the part of the spot candidates that the launch names: package shape cuts them by price. list are
+// all candidates of the claim.
 func inBand(spot, list []Candidate, band shape.Band) []Candidate {
 	sorted := byFloor(spot)
 	next := 0
@@ -388,7 +398,7 @@ type sent struct {
 	offering  *cloud.Offering
 }
 
-// byPrice returns all that is offered of a list, cheapest first.
+// byPrice returns all offerings of a list, cheapest first.
 func byPrice(list []Candidate) []sent {
 	var all []sent
 	for i := range list {
@@ -404,7 +414,8 @@ func byPrice(list []Candidate) []sent {
 	return all
 }
 
-// truncate cuts a list to what is sent: offerings in the order of their price, up to edge, of the cheapest types.
+// truncate returns what a launch names: offerings in the order of their prices, up to the price edge, of the cheapest
+// types.
 func truncate(list []Candidate, types int, edge int64) []Candidate {
 	at := map[int]int{} // candidate → its place in out
 	var out []Candidate
@@ -428,8 +439,8 @@ func truncate(list []Candidate, types int, edge int64) []Candidate {
 	return out
 }
 
-// eachSent cuts offerings down to what one launch takes, the cheapest, but leaves each type a place: without it its
-// values would be missing.
+// eachSent cuts offerings down to as many as one launch can name, the cheapest, but leaves each type at least one:
+// values of types that are not named would be missing.
 func eachSent(list []Candidate) []Candidate {
 	out := make([]Candidate, len(list))
 	n, left := 0, len(list)
@@ -448,10 +459,10 @@ func eachSent(list []Candidate) []Candidate {
 	return out
 }
 
-// varied cuts what is bought as one capacity type to limit types, the cheapest, of which the dearest make room for
-// types that bring further values: the cheapest types alone may well be of one size, and the claim would be planned
-// and refused for ever.
-func varied(list, listed []Candidate, needs need.Needs, limit int) []Candidate {
+// typesSent returns the types that a launch as one capacity type names: for each of minValues the cheapest types that
+// bring its values, then the cheapest others up to limit. The cheapest types alone may all be of one size; such a
+// claim would be planned and refused for ever.
+func typesSent(list, listed []Candidate, needs need.Needs, limit int) []Candidate {
 	list = byFloor(list)
 	must := map[*cloud.InstanceType]bool{}
 	for key := range needs {
@@ -482,15 +493,15 @@ func varied(list, listed []Candidate, needs need.Needs, limit int) []Candidate {
 	}))
 }
 
-// decided reports whether offerings decide a label: a claim lists them whatever it is bought as, and so they are counted.
+// decided reports whether offerings decide a label. A claim lists all values of such a label, however it is bought.
 func decided(list []Candidate, key string) bool {
 	return slices.ContainsFunc(list, func(c Candidate) bool {
 		return slices.ContainsFunc(c.Offerings, func(o *cloud.Offering) bool { _, ok := o.Labels[key]; return ok })
 	})
 }
 
-// lacksMinValues returns a key of which what is bought as one capacity type has fewer different values than the claim asks for. Values are
-// counted by what types may be, of those that are bought, or of all that are listed where the label is decided by offerings.
+// lacksMinValues returns a key of which the types of list have fewer values than the claim demands. For a label that
+// offerings decide, all of listed counts.
 func lacksMinValues(list, listed []Candidate, needs need.Needs) (string, bool) {
 	for _, key := range slices.Sorted(maps.Keys(needs)) {
 		least := needs.MinValues(key)

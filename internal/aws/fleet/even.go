@@ -10,14 +10,15 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// Prices are equal in all zones on demand. Then EC2 takes whichever it likes, so that a pool may end up in one of them. So machines on
-// demand are asked for in order of price and, where that is equal, of how few machines of the pool a zone has; a call for several is
-// split, so that the zones get even shares. All zones stay open in each. Which spot pool is deepest, only EC2 knows.
+// On-demand prices are equal in all zones, and EC2 may then put all machines of a pool into one zone. So Karpenter gives EC2 an order:
+// first by price and, at equal prices, the zone with the fewest machines of the pool. A call for several machines is split, so that the
+// zones get even shares. Each call still allows all zones. For spot, EC2 chooses, because only EC2 knows which pools are deepest.
 
-// levels reports whether it is ours to choose among zones.
-func (o *Order) levels() bool { return o.CapacityType == v1.CapacityTypeOnDemand }
+// spreadsZones reports whether Karpenter chooses among zones of equal price: on demand it does, for spot EC2 knows
+// better.
+func (o *Order) spreadsZones() bool { return o.CapacityType == v1.CapacityTypeOnDemand }
 
-// cheapestZones are those in which an order has its lowest price, sorted.
+// cheapestZones returns the zones in which an order has its lowest price, sorted.
 func (o *Order) cheapestZones(open map[string]string) []string {
 	low := math.Inf(1)
 	var out []string
@@ -36,8 +37,8 @@ func (o *Order) cheapestZones(open map[string]string) []string {
 	return slices.Compact(out)
 }
 
-// preferring is the order to send where one zone is to come first among equally cheap ones. The others follow by name, so that
-// there are few ways to send an order.
+// preferring returns the order with one zone first among equally cheap ones. The others follow by name, so that few
+// different calls arise.
 func (o *Order) preferring(first string) *Order {
 	type place struct{ template, override int }
 	var all []place
@@ -67,7 +68,7 @@ func (o *Order) preferring(first string) *Order {
 	return &one
 }
 
-// sentTo is the order to send: unchanged, or preferring a zone.
+// sentTo returns the order preferring a zone, or the order itself for "".
 func (o *Order) sentTo(zone string) *Order {
 	if zone == "" {
 		return o
@@ -81,7 +82,8 @@ type ledger struct {
 	coming map[string]map[string]int
 }
 
-// share divides n machines of a pool among zones, so that those that have the fewest get most, and notes them until done is called.
+// share divides n machines of a pool among zones, most to those that have the fewest, and notes them until done is
+// called.
 func (l *ledger) share(pool string, zones []string, there map[string]int, n int) (shares map[string]int, done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,14 +32,14 @@ const (
 	elsewhere     = "InvalidPlacementGroup.InUse" // a cluster placement group has its machines in another zone
 )
 
-// outCodes are what EC2 says when there is no machine to be had.
+// outCodes are the codes of EC2 that mean that it has no machine to give.
 var outCodes = []string{
 	"InsufficientInstanceCapacity", "MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "UnfulfillableCapacity", "Unsupported",
 	"MaxFleetCountExceeded", noPlace, "InvalidCapacityReservationState.Unavailable", "SpotMaxPriceTooLow",
 	noAddresses, elsewhere,
 }
 
-// failuresOf reads the errors of an order's fleet. zones tells the zone of each subnet that was asked for.
+// failuresOf reads the errors of an order's fleet. zones has the zone of each subnet that was asked for.
 func failuresOf(errs []ec2types.CreateFleetError, order *Order, zones map[string]string) []Failure {
 	out := make([]Failure, 0, len(errs))
 	for _, e := range errs {
@@ -58,7 +58,7 @@ func failuresOf(errs []ec2types.CreateFleetError, order *Order, zones map[string
 	return out
 }
 
-// Mark remembers what a failure says about what can be had.
+// Mark records in the list of shortages what a failure says about what can be had.
 func (f Failure) Mark(s *shortage.List) {
 	switch {
 	case f.Code == noServiceRole:
@@ -79,8 +79,8 @@ func (f Failure) Mark(s *shortage.List) {
 	}
 }
 
-// full says that the placement group takes no further machine of any type in the zone: it is spread and has as many as it may have
-// there, or is close together elsewhere.
+// full reports whether the placement group takes no further machine of any type in the zone: it is spread and has as
+// many as it may, or has its machines elsewhere.
 func (f Failure) full() bool {
 	if f.Place.Group == "" || f.Zone == "" {
 		return false
@@ -88,18 +88,18 @@ func (f Failure) full() bool {
 	return f.Code == elsewhere || strings.Contains(strings.ToLower(f.Message), "spread placement group")
 }
 
-// Out says that the failure means there is no machine, not that something is wrong.
+// Out reports whether there was no machine to be had, and nothing else was wrong.
 func (f Failure) Out() bool { return slices.Contains(outCodes, f.Code) }
 
-// UsedUp says that no place is left in the reservation.
+// UsedUp reports whether no place is left in the reservation.
 func (f Failure) UsedUp() bool { return f.Reservation != "" && f.Code == noPlace }
 
-// Scarce says that EC2 has no more machines of the type in the zone.
+// Scarce reports whether EC2 has no more machines of the type in the zone.
 func (f Failure) Scarce() bool {
 	return f.InstanceType != "" && (f.Code == "InsufficientInstanceCapacity" || f.Code == "UnfulfillableCapacity")
 }
 
-// Reason is a word for conditions and metrics.
+// Reason returns a word for conditions and metrics.
 func (f Failure) Reason() string { reason, _ := explain(f.Code + ": " + f.Message); return reason }
 
 func (f Failure) String() string {
@@ -109,8 +109,9 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s: %s (%s in %s)", f.Code, f.Message, f.InstanceType, f.Zone)
 }
 
-// failed turns the failures of a launch that gave nothing into the error that the caller acts on.
-func failed(failures []Failure) error {
+// launchFailure returns the error of a launch that gave nothing: NoCapacityError if all failures mean that nothing is
+// to be had.
+func launchFailure(failures []Failure) error {
 	texts := make([]string, len(failures))
 	for i, f := range failures {
 		texts[i] = f.String()
@@ -128,7 +129,8 @@ func failed(failures []Failure) error {
 	return launchError(err)
 }
 
-// LacksServiceRole says that spot machines cannot be launched before a role is created, and in what words to say so.
+// LacksServiceRole reports whether spot machines cannot be launched before a role is created, and the message about
+// it.
 func LacksServiceRole(err error) (message string, ok bool) {
 	if err == nil || !strings.Contains(err.Error(), noServiceRole) {
 		return "", false
@@ -154,8 +156,8 @@ func launchErrorOf(reason string, err error) error {
 	return &cloud.LaunchError{Reason: reason, Message: err.Error(), Err: err}
 }
 
-// ErrorOfCall turns the error of a whole call into the error that the caller acts on. Unknown outcomes, and errors that are of such a
-// type already, stay unchanged.
+// ErrorOfCall turns the error of a whole call into the error that the caller acts on. Unknown outcomes, and errors
+// that have such a type already, stay unchanged.
 func ErrorOfCall(err error) error {
 	var known *cloud.LaunchError
 	var dry *cloud.NoCapacityError
@@ -166,13 +168,13 @@ func ErrorOfCall(err error) error {
 	return launchError(err)
 }
 
-// Unsure says that a call may have launched something: its answer was lost, or EC2 failed on the way. The same call, with the
-// same token, finds out.
+// Unsure reports whether a failed call may have launched something: its answer was lost, or EC2 failed on the way.
+// The same call with the same token finds out.
 func Unsure(err error) bool {
 	return errors.Is(err, ErrLaunchedBefore) || ec2api.IsUnknownOutcome(err) || ec2api.IsServerFault(err) && !ec2api.IsThrottled(err)
 }
 
-// deniedCode returns the code in an error's text that says that a permission is missing, "" if there is none.
+// deniedCode returns the code in an error's text that means a missing permission, "" if there is none.
 func deniedCode(text string) string {
 	for _, code := range []string{"UnauthorizedOperation", "AccessDenied", "AuthFailure"} {
 		if strings.Contains(text, code) {
@@ -182,7 +184,8 @@ func deniedCode(text string) string {
 	return ""
 }
 
-// explain finds the reason and the message for an error's text; the first match counts.
+// explain returns the reason and the message for an error's text. The first match counts, so special cases stand
+// before general ones.
 func explain(text string) (reason, message string) {
 	has := func(parts ...string) bool {
 		return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })

@@ -86,6 +86,7 @@ func New(base context.Context, api api, subnets subnets, s *shortage.List, setti
 	return f
 }
 
+// window returns the settings of a batch, whose size is observed under a name.
 func (f *Fleet) window(name string, idle time.Duration, size int) batch.Settings {
 	return batch.Settings{Idle: idle, Max: time.Second, Size: size, Observe: func(n int, open time.Duration) {
 		if f.settings.Observe != nil {
@@ -102,12 +103,13 @@ func (f *Fleet) Launch(ctx context.Context, o *Order) (Launched, error) {
 // ErrNoSubnet says that no zone of an order has a subnet to launch into.
 var ErrNoSubnet = errors.New("no zone that the launch may use has a subnet")
 
-// launch makes one call for all orders of a batch; they are equal.
+// launch makes the calls for all orders of a batch, which are equal: one call for each zone among which the machines
+// are divided, or one call if EC2 chooses the zone.
 func (f *Fleet) launch(ctx context.Context, _ string, orders []*Order) []batch.Result[Launched] {
 	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)
 	defer cancel()
 	o := orders[0]
-	if !o.levels() {
+	if !o.spreadsZones() {
 		return f.launchIn(ctx, orders, "")
 	}
 	zones, there := o.cheapestZones(firstOf(o.Subnets)), map[string]int{}
@@ -142,7 +144,7 @@ func (f *Fleet) launch(ctx context.Context, _ string, orders []*Order) []batch.R
 	return out
 }
 
-// firstOf gives each zone that has subnets one of them.
+// firstOf returns one subnet of each zone that has some.
 func firstOf(subnets map[string][]string) map[string]string {
 	out := make(map[string]string, len(subnets))
 	for zone, list := range subnets {
@@ -153,7 +155,8 @@ func firstOf(subnets map[string][]string) map[string]string {
 	return out
 }
 
-// launchIn makes one call for equal orders, which prefers a zone if one is named.
+// launchIn makes one call for equal orders, preferring a zone unless it is "". Machines beyond the number of orders
+// are stopped.
 func (f *Fleet) launchIn(ctx context.Context, orders []*Order, zone string) []batch.Result[Launched] {
 	out := make([]batch.Result[Launched], len(orders))
 	machines, failures, err := f.call(ctx, orders[0], len(orders), zone)
@@ -170,7 +173,7 @@ func (f *Fleet) launchIn(ctx context.Context, orders []*Order, zone string) []ba
 		case err != nil:
 			out[i].Err = ErrorOfCall(err)
 		default:
-			out[i].Err = failed(failures)
+			out[i].Err = launchFailure(failures)
 		}
 	}
 	if len(machines) > len(orders) {
@@ -180,6 +183,7 @@ func (f *Fleet) launchIn(ctx context.Context, orders []*Order, zone string) []ba
 	return out
 }
 
+// stop stops machines that no claim asked for.
 func (f *Fleet) stop(ctx context.Context, machines []Launched) {
 	ids := make([]string, len(machines))
 	for i, m := range machines {
@@ -189,6 +193,8 @@ func (f *Fleet) stop(ctx context.Context, machines []Launched) {
 	_, _ = f.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
 }
 
+// call makes one CreateFleet call for n machines. It repeats a call whose outcome is unknown, and calls with another
+// zone or token if EC2 knows the token from an earlier call for the claim.
 func (f *Fleet) call(ctx context.Context, o *Order, n int, zone string) ([]Launched, []Failure, error) {
 	picked, done := f.subnets.Pick(o.Subnets, o.Pods, n)
 	zones := make(map[string]string, len(picked))
@@ -226,7 +232,7 @@ func (f *Fleet) call(ctx context.Context, o *Order, n int, zone string) ([]Launc
 		in.ClientToken = aws.String(f.settings.Token())
 		answer, err = f.api.CreateFleet(ctx, in)
 	}
-	if ec2api.Code(err) == noServiceRole { // told of the call or of each override, it means the same
+	if ec2api.Code(err) == noServiceRole { // as an error of the call it means the same as an error of each override
 		return nil, []Failure{{Code: noServiceRole, Message: ec2api.Message(err), CapacityType: o.CapacityType}}, nil
 	}
 	if err != nil {
@@ -284,7 +290,7 @@ func launchedOf(sets []ec2types.CreateFleetInstance, o *Order, zones map[string]
 	return out
 }
 
-// complete fills in what the answer left out from what was asked for.
+// complete fills in what the answer of EC2 left out, from the order.
 func (m *Launched) complete(o *Order) {
 	for _, t := range o.Templates {
 		for _, ov := range t.Overrides {
@@ -331,6 +337,7 @@ func (f *Fleet) Describe(ctx context.Context, id string) (ec2types.Instance, err
 	return f.lookups.Do(ctx, struct{}{}, id)
 }
 
+// describe looks up a batch of machines by id.
 func (f *Fleet) describe(ctx context.Context, _ struct{}, ids []string) []batch.Result[ec2types.Instance] {
 	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)
 	defer cancel()
@@ -361,6 +368,7 @@ func (f *Fleet) OfClaim(ctx context.Context, claim string) ([]ec2types.Instance,
 	return f.ofClaims.Do(ctx, struct{}{}, claim)
 }
 
+// describeClaims looks up the machines of a batch of claims by their tags.
 func (f *Fleet) describeClaims(ctx context.Context, _ struct{}, claims []string) []batch.Result[[]ec2types.Instance] {
 	names := slices.Compact(slices.Sorted(slices.Values(claims)))
 	found, err := f.List(ctx, ec2api.Filter("tag:"+awsv1.TagClusterName, f.settings.Cluster),
@@ -387,6 +395,7 @@ func (f *Fleet) List(ctx context.Context, filters ...ec2types.Filter) ([]ec2type
 	return out, err
 }
 
+// pages calls each for every instance that satisfies the filters.
 func (f *Fleet) pages(ctx context.Context, filters []ec2types.Filter, each func(ec2types.Instance)) error {
 	pages := ec2.NewDescribeInstancesPaginator(f.api, &ec2.DescribeInstancesInput{
 		Filters: filters, MaxResults: aws.Int32(1000),
@@ -414,8 +423,8 @@ func (f *Fleet) Terminate(ctx context.Context, id string) error {
 // stopsAtOnce is how many machines are stopped one by one at the same time.
 const stopsAtOnce = 10
 
-// terminate stops machines together; if that fails, one by one, because one machine that does not exist, or that an operator
-// has protected, spoils the whole call.
+// terminate stops machines together; if that fails, one by one, because one machine that does not exist, or that an
+// operator protected, makes the whole call fail.
 func (f *Fleet) terminate(ctx context.Context, _ struct{}, ids []string) []batch.Result[struct{}] {
 	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)
 	defer cancel()
@@ -439,6 +448,7 @@ func (f *Fleet) terminate(ctx context.Context, _ struct{}, ids []string) []batch
 	return out
 }
 
+// stopIDs asks EC2 to stop machines, and returns those that it stops.
 func (f *Fleet) stopIDs(ctx context.Context, ids []string) (map[string]bool, error) {
 	answer, err := f.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
 	if err != nil {
@@ -451,6 +461,7 @@ func (f *Fleet) stopIDs(ctx context.Context, ids []string) (map[string]bool, err
 	return stopped, nil
 }
 
+// gone returns ErrUnknown for an error about a machine that does not exist, else the error.
 func gone(err error) error {
 	if ec2api.IsNotFound(err) {
 		return ErrUnknown

@@ -311,7 +311,7 @@ func TestFailures(t *testing.T) {
 			for _, f := range failures {
 				f.Mark(s)
 			}
-			err := failed(failures)
+			err := launchFailure(failures)
 			var none *cloud.NoCapacityError
 			var refused *cloud.LaunchError
 			if errors.As(err, &none) != tc.noCapacity {
@@ -356,7 +356,7 @@ func TestFailuresInPlacementGroups(t *testing.T) {
 				&Order{CapacityType: "on-demand", Place: place}, map[string]string{"subnet-a": "z-a"})
 			failures[0].Mark(s)
 			var dry *cloud.NoCapacityError
-			if err := failed(failures); !errors.As(err, &dry) {
+			if err := launchFailure(failures); !errors.As(err, &dry) {
 				t.Errorf("the launch fails with %v, want no capacity", err)
 			}
 			for _, p := range tc.out {

@@ -19,7 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/shortage"
 )
 
-// An Order is a launch, but for the subnets and the number of machines. Equal orders can share a call.
+// An Order is a launch without the subnets and the number of machines. Equal orders can share a call.
 type Order struct {
 	CapacityType string
 	Kind         Kind // of the reservations that it is for
@@ -61,7 +61,7 @@ type Override struct {
 	Priority     float64 // the price in dollars
 }
 
-// Key is equal for equal orders.
+// Key returns a text that is equal for equal orders.
 func (o *Order) Key() string {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -72,7 +72,7 @@ func (o *Order) Key() string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// forOne is the order to send for one claim alone.
+// forOne returns the order to send for one claim alone, with the claim's tag.
 func (o *Order) forOne() *Order {
 	one := *o
 	one.Tags = maps.Clone(o.Tags)
@@ -82,7 +82,7 @@ func (o *Order) forOne() *Order {
 	return &one
 }
 
-// reservationOf is the reservation that a type in a zone is launched into. A call names no two of them.
+// reservationOf returns the reservation that a type in a zone is launched into. A call never names two of them.
 func (o *Order) reservationOf(instanceType, zone string) string {
 	for _, t := range o.Templates {
 		if slices.ContainsFunc(t.Overrides, func(x Override) bool { return x.InstanceType == instanceType && x.Zone == zone }) {
@@ -92,7 +92,7 @@ func (o *Order) reservationOf(instanceType, zone string) string {
 	return ""
 }
 
-// sorted brings overrides into one order, without repetitions.
+// sorted returns overrides in one order, each once.
 func sorted(overrides []Override) []Override {
 	out := slices.Clone(overrides)
 	slices.SortFunc(out, func(a, b Override) int {
@@ -102,8 +102,8 @@ func sorted(overrides []Override) []Override {
 	return slices.CompactFunc(out, func(a, b Override) bool { return a.InstanceType == b.InstanceType && a.Zone == b.Zone })
 }
 
-// Request is the CreateFleet call for n machines of an order, each zone in the subnet given for it. Overrides in zones
-// without a subnet are left out; it returns nil when none is left.
+// Request returns the CreateFleet call for n machines of an order, each zone in the subnet given for it. Overrides in
+// zones without a subnet are left out; it returns nil if none is left.
 func Request(o *Order, n int, subnets map[string]string, token string) *ec2.CreateFleetInput {
 	in := &ec2.CreateFleetInput{
 		Type:        ec2types.FleetTypeInstant,
@@ -155,6 +155,7 @@ func Request(o *Order, n int, subnets map[string]string, token string) *ec2.Crea
 	return in
 }
 
+// requestOverrides returns the overrides of a template in the form of the call.
 func requestOverrides(t Template, subnets map[string]string) []ec2types.FleetLaunchTemplateOverridesRequest {
 	var out []ec2types.FleetLaunchTemplateOverridesRequest
 	for _, o := range sorted(t.Overrides) {

@@ -59,10 +59,10 @@ func New(text string) (*Formula, error) {
 	return &Formula{text, program}, nil
 }
 
-// MarshalText gives the text that was read: two formulas are equal if their texts are.
+// MarshalText returns the text that was read: two formulas are equal if their texts are.
 func (f *Formula) MarshalText() ([]byte, error) { return []byte(f.text), nil }
 
-// Number is the formula's value for a machine, without its fraction. It may be negative.
+// Number returns the formula's value for a machine, without its fraction. It may be negative.
 func (f *Formula) Number(m Machine) (int64, error) {
 	value, _, err := f.program.Eval(m.variables())
 	if err != nil {
@@ -80,7 +80,7 @@ func (f *Formula) Number(m Machine) (int64, error) {
 	return 0, fmt.Errorf("%q for %s: %v is no number that can be used", f.text, m.InstanceType, value.Value())
 }
 
-// Pods is the formula's value as a number of pods.
+// Pods returns the formula's value as a number of pods.
 func (f *Formula) Pods(m Machine) (int32, error) {
 	n, err := f.Number(m)
 	if err == nil && (n < 0 || n > math.MaxInt32) {
@@ -89,8 +89,8 @@ func (f *Formula) Pods(m Machine) (int32, error) {
 	return int32(n), err
 }
 
-// Amount is the formula's value as a quantity of a resource to reserve: CPU in thousandths, rounded up to ten of them, memory
-// in MiB, rounded up to 16, disk in GiB, process ids as they are.
+// Amount returns the formula's value as a quantity of a resource to reserve: CPU in thousandths, rounded up to a
+// multiple of 10; memory in MiB, rounded up to a multiple of 16; disk in GiB; process ids unchanged.
 func (f *Formula) Amount(resource string, m Machine) (string, error) {
 	n, err := f.Number(m)
 	if err != nil {
@@ -110,7 +110,7 @@ func (f *Formula) Amount(resource string, m Machine) (string, error) {
 	return strconv.FormatInt(n, 10), nil
 }
 
-// up is the next multiple, n itself where that is larger than numbers go.
+// up rounds up to a multiple; n itself if the result would be too large.
 func up(n, multiple int64) int64 {
 	if n > math.MaxInt64-multiple {
 		return n
@@ -128,8 +128,8 @@ var language = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// choices are the overloads of a function of two numbers that takes the first if it compares with the second in that way. Two
-// ints give an int, all else a double.
+// choices returns the overloads of min or max. A function takes its first number if comparing it with the second
+// gives way. Two ints give an int, everything else a double.
 func choices(name string, way types.Int) []cel.FunctionOpt {
 	var out []cel.FunctionOpt
 	for _, a := range []*cel.Type{cel.IntType, cel.DoubleType} {

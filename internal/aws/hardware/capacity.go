@@ -20,7 +20,7 @@ const (
 	arm64Firmware = 64
 )
 
-// capacityOf is what a node of type t will report, with its memory estimated.
+// capacityOf returns what a node of type t will report, with its memory estimated.
 func capacityOf(t *awsdata.InstanceType, c *Class) corev1.ResourceList {
 	out := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(t.VCPU.Default), resource.DecimalSI),
@@ -45,23 +45,25 @@ func memoryOf(t *awsdata.InstanceType, c *Class) int64 {
 	return (size - int64(math.Ceil(float64(size)*c.VMMemoryOverheadPercent))) * mib
 }
 
-// podsOf is the number of pods that a node of type t will hold.
+// podsOf returns how many pods a node of type t will hold: maxPods, its formula, or what its network addresses allow,
+// and never more than podsPerCore times its CPUs.
 func podsOf(t *awsdata.InstanceType, c *Class) int {
 	pods := defaultPods(t, c)
 	if c.Kubelet.MaxPods != nil {
 		pods = int(*c.Kubelet.MaxPods)
 	}
 	if f := c.Kubelet.MaxPodsFormula; f != nil {
-		if n, err := f.Pods(machineOf(t, pods)); err == nil {
+		if n, err := f.Pods(machineOf(t, pods)); err == nil { // FormulaErrors reports an error to the class's owner
 			pods = int(n)
 		}
 	}
-	if per := c.Kubelet.PodsPerCore; per != nil && *per > 0 && c.Family != awsv1.AMIFamilyBottlerocket {
+	if per := c.Kubelet.PodsPerCore; per != nil && *per > 0 && c.Family != awsv1.AMIFamilyBottlerocket { // which has no such setting
 		pods = min(pods, int(*per)*t.VCPU.Default)
 	}
 	return pods
 }
 
+// defaultPods returns how many pods a node of type t holds if the class says nothing.
 func defaultPods(t *awsdata.InstanceType, c *Class) int {
 	if WindowsBuild(c.Family) != "" {
 		return windowsPods
@@ -69,8 +71,8 @@ func defaultPods(t *awsdata.InstanceType, c *Class) int {
 	return interfacePods(t, c, c.ReservedENIs)
 }
 
-// interfacePods is the number of pods that the addresses of the default card's interfaces allow. Each interface keeps
-// one address for itself, and two pods on the host's network need none.
+// interfacePods returns how many pods the addresses of the default card's interfaces allow. Each interface keeps one
+// address for itself, and two pods on the host's network need none. reserved interfaces are not for pods.
 func interfacePods(t *awsdata.InstanceType, c *Class, reserved int) int {
 	enis := defaultCardInterfaces(t) - reserved
 	for _, n := range c.Interfaces {
@@ -84,6 +86,7 @@ func interfacePods(t *awsdata.InstanceType, c *Class, reserved int) int {
 	return enis*(t.Network.IPv4PerInterface-1) + 2
 }
 
+// defaultCardInterfaces returns how many interfaces the default network card takes.
 func defaultCardInterfaces(t *awsdata.InstanceType) int {
 	for _, card := range t.Network.Cards {
 		if card.Index == t.Network.DefaultCard {
@@ -93,8 +96,8 @@ func defaultCardInterfaces(t *awsdata.InstanceType) int {
 	return t.Network.MaxInterfaces
 }
 
-// ephemeralStorage is the size of the disk that pods write to: the first of instance store, the class's root mapping,
-// the mapping of the device that the family uses, and the family's default.
+// ephemeralStorage returns the size of the disk that pods write to. The first that exists counts: instance store as
+// RAID0, the class's root mapping, its mapping of the family's device, the family's default.
 func ephemeralStorage(t *awsdata.InstanceType, c *Class) resource.Quantity {
 	if c.RAID0 && t.Storage != nil && t.Storage.TotalGB > 0 {
 		return *resource.NewQuantity(t.Storage.TotalGB*1_000_000_000, resource.DecimalSI)
@@ -119,7 +122,8 @@ func ephemeralStorage(t *awsdata.InstanceType, c *Class) resource.Quantity {
 	return *resource.NewQuantity(size*gib, resource.BinarySI)
 }
 
-// ephemeralDevice is the device that a family's nodes keep container data on, and its default size in GiB. For Custom they are not known.
+// ephemeralDevice returns the device on which a family's nodes keep container data, and its default size in GiB. For
+// Custom it is not known.
 func ephemeralDevice(family string) (device string, sizeGiB int64) {
 	switch {
 	case family == awsv1.AMIFamilyBottlerocket:
@@ -130,7 +134,7 @@ func ephemeralDevice(family string) (device string, sizeGiB int64) {
 	return "/dev/xvda", 20
 }
 
-// devices counts what device plugins and network controllers will report.
+// devices counts the resources that device plugins and network controllers will report.
 func devices(t *awsdata.InstanceType, c *Class) map[corev1.ResourceName]int {
 	out := map[corev1.ResourceName]int{
 		awsv1.ResourceAWSPodENI: awsdata.Branches(t.Name),
@@ -154,6 +158,7 @@ func devices(t *awsdata.InstanceType, c *Class) map[corev1.ResourceName]int {
 	return out
 }
 
+// gpuResource returns the resource of a manufacturer's device plugin, "" if there is none.
 func gpuResource(manufacturer string) corev1.ResourceName {
 	switch manufacturer {
 	case "NVIDIA":
@@ -166,8 +171,8 @@ func gpuResource(manufacturer string) corev1.ResourceName {
 	return ""
 }
 
-// gpuCount is the number of GPUs that a node's device plugin sees: machines with a slice of a GPU have no whole one, but
-// show one logical GPU.
+// gpuCount returns the number of GPUs that a node's device plugin sees. Machines with a slice of a GPU have no whole
+// GPU, but show one logical GPU.
 func gpuCount(g awsdata.GPU) int {
 	if g.Count == 0 {
 		return g.Logical
@@ -175,6 +180,8 @@ func gpuCount(g awsdata.GPU) int {
 	return g.Count
 }
 
+// efaInterfaces returns how many EFA interfaces a machine has for pods: those that the class configures, or all if it
+// configures none.
 func efaInterfaces(t *awsdata.InstanceType, c *Class) int {
 	if len(c.Interfaces) == 0 {
 		return t.Network.EFA.Max

@@ -24,8 +24,8 @@ type Settings struct {
 	Formulas bool
 }
 
-// ClassOf reads what matters here out of a node class; nil stands for AL2023 with every default. It fails for a
-// kubelet configuration that cannot be decoded: guessing defaults would plan nodes that do not come.
+// ClassOf reads a node class; nil stands for AL2023 with every default. It fails for a kubelet configuration that
+// cannot be decoded: with guessed defaults, plans would count on nodes that do not come.
 func ClassOf(nc *awsv1.EC2NodeClass, s Settings) (*Class, error) {
 	c := &Class{Family: awsv1.AMIFamilyAL2023, ReservedENIs: s.ReservedENIs, VMMemoryOverheadPercent: s.VMMemoryOverheadPercent}
 	if nc == nil {
@@ -59,8 +59,8 @@ func ClassOf(nc *awsv1.EC2NodeClass, s Settings) (*Class, error) {
 	return c, nil
 }
 
-// WishesOf reads the features that a node class asks of a machine, as far as they are known: the strategy of its placement group only once
-// that was found.
+// WishesOf reads the features that a node class asks of a machine. The strategy of its placement group is known only
+// once the group was found.
 func WishesOf(nc *awsv1.EC2NodeClass) Wishes {
 	if nc == nil {
 		return Wishes{}
@@ -78,6 +78,8 @@ func WishesOf(nc *awsv1.EC2NodeClass) Wishes {
 	}
 }
 
+// kubeletOf reads the part of the kubelet's configuration that decides about capacity. Without formulas, what is not
+// a number counts as not set.
 func kubeletOf(m *awsv1.ManagedKubelet, formulas bool) (Kubelet, error) {
 	k := Kubelet{PodsPerCore: m.PodsPerCore, EvictionHard: m.EvictionHard}
 	var err error
@@ -99,8 +101,8 @@ func kubeletOf(m *awsv1.ManagedKubelet, formulas bool) (Kubelet, error) {
 	return k, nil
 }
 
-// reservedOf reads amounts by resource: quantities, and formulas where they count. Process ids are reserved too, but no pod
-// requests them.
+// reservedOf reads amounts by resource: quantities, and formulas if they count. Process ids are left out of the
+// quantities, because no pod requests them.
 func reservedOf(amounts map[string]string, formulas bool) (corev1.ResourceList, map[string]*formula.Formula, error) {
 	var fixed corev1.ResourceList
 	var byMachine map[string]*formula.Formula
@@ -126,6 +128,7 @@ func reservedOf(amounts map[string]string, formulas bool) (corev1.ResourceList, 
 	return fixed, byMachine, nil
 }
 
+// blockDeviceOf reads one mapping.
 func blockDeviceOf(b *awsv1.BlockDeviceMapping) BlockDevice {
 	out := BlockDevice{Root: b.RootVolume, IsEBS: b.EBS != nil}
 	if b.DeviceName != nil {

@@ -34,8 +34,9 @@ var nvidiaGPUs = map[string]struct{ architecture, capability string }{
 	"RTX PRO Server 6000": {"Blackwell", "12.0.0"},
 }
 
-// They are not known before the machine is there. The product's name is among them, since the driver and EC2 use
-// other names, and the memory of a GPU, of which the driver publishes what the firmware leaves.
+// nvidiaLater and neuronLater are the attributes whose values are known only once the machine exists. The product's name
+// is one, because the driver and EC2 use different names. The memory of a GPU is one, because the driver publishes only
+// what the firmware leaves of it.
 var (
 	nvidiaLater = []string{"uuid", "minor", "productName", "brand", "driverVersion", "cudaDriverVersion", "pcieBusID",
 		"addressingMode", "memory",
@@ -46,7 +47,7 @@ var (
 		"resource.aws.com/devicegroup16_id"}
 )
 
-// deviceSlices are the devices that drivers will publish on a machine.
+// deviceSlices returns the devices that drivers of dynamic resource allocation will publish on a machine.
 func deviceSlices(t *awsdata.InstanceType) (out []cloud.DeviceSlice) {
 	gpus := cloud.DeviceSlice{Driver: nvidiaDriver, Later: nvidiaLater}
 	if t.GPU != nil {
@@ -78,6 +79,7 @@ func deviceSlices(t *awsdata.InstanceType) (out []cloud.DeviceSlice) {
 	return out
 }
 
+// nvidia returns the device for GPU number n of a machine.
 func nvidia(n int, g awsdata.GPU) resourcev1.Device {
 	d := resourcev1.Device{Name: fmt.Sprintf("gpu-%d", n),
 		Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"type": {StringValue: new("gpu")}}}

@@ -16,8 +16,8 @@ func (c *Class) HasFormulas() bool {
 	return c.Kubelet.MaxPodsFormula != nil || len(c.Kubelet.KubeFormulas) > 0 || len(c.Kubelet.SystemFormulas) > 0
 }
 
-// Resolve returns the kubelet's configuration of machines of type t, with the values of what to reserve in the place of formulas.
-// A formula without a value for t counts as not set: the node reserves what it would by itself, and so it was counted.
+// Resolve returns the kubelet's configuration of machines of type t, with formulas replaced by their values. A
+// formula without a value for t is left out: the node reserves its default, which was counted too.
 func (c *Class) Resolve(m *awsv1.ManagedKubelet, t *awsdata.InstanceType) *awsv1.ManagedKubelet {
 	out := *m
 	out.KubeReserved = resolved(m.KubeReserved, c.Kubelet.KubeFormulas, t, c)
@@ -25,6 +25,7 @@ func (c *Class) Resolve(m *awsv1.ManagedKubelet, t *awsdata.InstanceType) *awsv1
 	return &out
 }
 
+// resolved returns the written amounts, with the values of formulas in their place.
 func resolved(written map[string]string, formulas map[string]*formula.Formula, t *awsdata.InstanceType, c *Class) map[string]string {
 	out := maps.Clone(written)
 	for name := range formulas {
@@ -36,7 +37,7 @@ func resolved(written map[string]string, formulas map[string]*formula.Formula, t
 	return out
 }
 
-// amounts are the values that formulas have for a machine.
+// amounts returns the values that formulas have for a machine; formulas without a value are left out.
 func amounts(formulas map[string]*formula.Formula, t *awsdata.InstanceType, c *Class) map[string]string {
 	if len(formulas) == 0 {
 		return nil
@@ -50,7 +51,7 @@ func amounts(formulas map[string]*formula.Formula, t *awsdata.InstanceType, c *C
 	return out
 }
 
-// FormulaErrors says which formulas have no value for some of the types that can be launched.
+// FormulaErrors returns which formulas have no value for some of the types that can be launched.
 func (c *Class) FormulaErrors(types []*awsdata.InstanceType) error {
 	var errs []error
 	check := func(field string, value func(t *awsdata.InstanceType) error) {
@@ -93,7 +94,7 @@ func (c *Class) FormulaErrors(types []*awsdata.InstanceType) error {
 	return errors.Join(errs...)
 }
 
-// machineOf is what formulas may ask of a type whose node would hold so many pods.
+// machineOf returns what formulas may ask of a type whose node would hold so many pods.
 func machineOf(t *awsdata.InstanceType, pods int) formula.Machine {
 	return formula.Machine{
 		VCPUs: int64(t.VCPU.Default), MemoryMiB: t.Memory.MiB, Interfaces: int64(defaultCardInterfaces(t)),

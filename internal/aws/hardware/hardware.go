@@ -18,7 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/formula"
 )
 
-// A Class is what of a node class and of the settings decides about the machines of every type.
+// A Class holds what of a node class and of the settings decides about the machines of every type.
 type Class struct {
 	Family                  string // resolved AMI family
 	Kubelet                 Kubelet
@@ -87,8 +87,7 @@ func Arch(t *awsdata.InstanceType) string {
 	return ""
 }
 
-// Describe says what a machine of type t is for class c. Labels that the offering decides are missing, and so are
-// the offerings.
+// Describe returns what a machine of type t is for class c, without offerings and the labels that they decide.
 func Describe(t *awsdata.InstanceType, region string, c *Class) *cloud.InstanceType {
 	it := Size(t, c, 0)
 	it.Labels = Labels(t, region, c.Family)
@@ -121,8 +120,8 @@ func exotic(t *awsdata.InstanceType) bool {
 		t.GPU != nil || t.Neuron != nil || t.Inference != nil || t.FPGA != nil || t.Media != nil
 }
 
-// Compatible says why no machine of type t can be launched for class c, "" if it can. The rest of the class's wishes
-// (placement group strategy, nested virtualization, connection tracking) are given as facts.
+// Compatible returns why no machine of type t can be launched for class c with the features that it asks for (w), ""
+// if it can.
 func Compatible(t *awsdata.InstanceType, c *Class, w Wishes) string {
 	family, _, _ := strings.Cut(t.Name, ".")
 	switch {
@@ -140,7 +139,7 @@ func Compatible(t *awsdata.InstanceType, c *Class, w Wishes) string {
 	return interfacesFit(t, c.Interfaces)
 }
 
-// Wishes are features that a class may ask of a machine.
+// Wishes are features that a class asks of a machine.
 type Wishes struct {
 	PlacementStrategy    string
 	NestedVirtualization bool
@@ -148,6 +147,7 @@ type Wishes struct {
 	Enclaves             bool
 }
 
+// interfacesFit returns why a type cannot have the wanted interfaces, "" if it can.
 func interfacesFit(t *awsdata.InstanceType, wanted []Interface) string {
 	efa := 0
 	for _, n := range wanted {

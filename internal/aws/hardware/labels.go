@@ -37,7 +37,7 @@ type labelSet map[string][]string
 // put records the possible values of a label; empty ones mean that the label is absent.
 func (l labelSet) put(key string, values ...string) { l[key] = values }
 
-// text records a word; what EC2 does not tell is absent, and no label without a value.
+// text records a word. A word that EC2 does not give is absent: no label has an empty value.
 func (l labelSet) text(key, value string) {
 	if value == "" {
 		l[key] = nil
@@ -55,6 +55,7 @@ func (l labelSet) number(key string, n int64) {
 	l.put(key, strconv.FormatInt(n, 10))
 }
 
+// system records the labels about the operating system.
 func (l labelSet) system(t *awsdata.InstanceType, family string) {
 	build := WindowsBuild(family)
 	switch {
@@ -70,6 +71,7 @@ func (l labelSet) system(t *awsdata.InstanceType, family string) {
 	}
 }
 
+// name records the labels that are parts of a type's name.
 func (l labelSet) name(name string) {
 	l.put(awsv1.LabelInstanceCategory)
 	l.put(awsv1.LabelInstanceGeneration)
@@ -103,8 +105,8 @@ func (l labelSet) network(t *awsdata.InstanceType) {
 	l.number(awsv1.LabelInstanceNetworkBandwidth, networkMbps(&t.Network))
 }
 
-// networkMbps is a machine's baseline bandwidth. EC2 gives none for old types that it only calls "Low" or "High". With
-// several cards, the figure of each may be that of all together; the text for the whole machine then decides.
+// networkMbps returns a machine's baseline bandwidth; 0 for old types for which EC2 only says "Low" or "High". With
+// several cards, the figure of each may be that of all together, so the text about the whole machine decides.
 func networkMbps(n *awsdata.Network) int64 {
 	rest, ok := strings.CutSuffix(n.Performance, " Gigabit")
 	if !ok {
@@ -128,6 +130,7 @@ func networkMbps(n *awsdata.Network) int64 {
 	return int64(math.Round(sum * 1000))
 }
 
+// storage records the bandwidth to EBS and the size of local disks.
 func (l labelSet) storage(t *awsdata.InstanceType) {
 	l.put(awsv1.LabelInstanceEBSBandwidth)
 	if t.EBS.Optimized == "default" {
@@ -139,7 +142,8 @@ func (l labelSet) storage(t *awsdata.InstanceType) {
 	}
 }
 
-// accelerators labels machines with exactly one kind of device: a label can name only one.
+// accelerators records the labels about GPUs and accelerators, only for machines with exactly one kind: a label can
+// name only one.
 func (l labelSet) accelerators(t *awsdata.InstanceType) {
 	for _, key := range []string{
 		awsv1.LabelInstanceGPUName, awsv1.LabelInstanceGPUManufacturer, awsv1.LabelInstanceGPUCount, awsv1.LabelInstanceGPUMemory,
@@ -170,4 +174,5 @@ func (l labelSet) accelerator(name, manufacturer string, count int) {
 	l.put(awsv1.LabelInstanceAcceleratorCount, strconv.Itoa(count))
 }
 
+// kebab writes a name as a label value, such as radeon-pro-v520.
 func kebab(s string) string { return strings.ReplaceAll(strings.ToLower(s), " ", "-") }

@@ -17,7 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
-// overheadOf is what the kubelet keeps of a node's capacity.
+// overheadOf returns what the kubelet keeps of a node's capacity.
 func overheadOf(t *awsdata.InstanceType, c *Class, capacity corev1.ResourceList) cloud.Overhead {
 	return cloud.Overhead{
 		KubeReserved:      kubeReserved(t, c),
@@ -26,6 +26,8 @@ func overheadOf(t *awsdata.InstanceType, c *Class, capacity corev1.ResourceList)
 	}
 }
 
+// kubeReserved returns what the kubelet reserves for Kubernetes' daemons: the default of the images' bootstrap,
+// overridden by the class.
 func kubeReserved(t *awsdata.InstanceType, c *Class) corev1.ResourceList {
 	out := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewMilliQuantity(reservedMilliCPU(t.VCPU.Default), resource.DecimalSI),
@@ -37,6 +39,7 @@ func kubeReserved(t *awsdata.InstanceType, c *Class) corev1.ResourceList {
 	return out
 }
 
+// systemReserved returns what the class reserves for system daemons.
 func systemReserved(t *awsdata.InstanceType, c *Class) corev1.ResourceList {
 	if len(c.Kubelet.SystemFormulas) == 0 {
 		return c.Kubelet.SystemReserved
@@ -47,7 +50,7 @@ func systemReserved(t *awsdata.InstanceType, c *Class) corev1.ResourceList {
 	return out
 }
 
-// addAmounts adds what formulas say of a machine, apart from process ids, which no pod requests.
+// addAmounts adds the values of formulas for a machine, without process ids, which no pod requests.
 func addAmounts(to corev1.ResourceList, formulas map[string]*formula.Formula, t *awsdata.InstanceType, c *Class) {
 	for name, text := range amounts(formulas, t, c) {
 		if q, err := bounded.ParseQuantity(text); err == nil && name != "pid" {
@@ -56,8 +59,8 @@ func addAmounts(to corev1.ResourceList, formulas map[string]*formula.Formula, t 
 	}
 }
 
-// reservedForPods is the number of pods that a family's bootstrap reserves memory for. Amazon Linux asks the
-// machine's interfaces, whatever maxPods says; Bottlerocket and Windows go by the real number of pods.
+// reservedForPods returns the number of pods for which a family's bootstrap reserves memory. Amazon Linux counts
+// interfaces, whatever maxPods is; Bottlerocket and Windows count the real number of pods.
 func reservedForPods(t *awsdata.InstanceType, c *Class) int {
 	if c.Family == awsv1.AMIFamilyBottlerocket || WindowsBuild(c.Family) != "" {
 		return podsOf(t, c)
@@ -65,7 +68,8 @@ func reservedForPods(t *awsdata.InstanceType, c *Class) int {
 	return interfacePods(t, c, 0)
 }
 
-// reservedMilliCPU keeps 6 % of the first core, 1 % of the second, 0.5 % of the next two and 0.25 % of all others.
+// reservedMilliCPU returns the CPU that is reserved by default: 6 % of the first core, 1 % of the second, 0.5 % of
+// the next two and 0.25 % of all others.
 func reservedMilliCPU(cores int) int64 {
 	tiers := []struct{ cores, perMille, per int64 }{{1, 60, 1}, {1, 10, 1}, {2, 5, 1}, {math.MaxInt32, 5, 2}}
 	left, total := int64(cores), int64(0)
@@ -77,7 +81,8 @@ func reservedMilliCPU(cores int) int64 {
 	return total
 }
 
-// evictionThreshold is the memory and disk that the kubelet defends by evicting. Soft thresholds reserve nothing.
+// evictionThreshold returns the memory and disk that the kubelet keeps free by evicting. Soft thresholds reserve
+// nothing.
 func evictionThreshold(hard map[string]string, capacity corev1.ResourceList) corev1.ResourceList {
 	memory := *resource.NewQuantity(100*mib, resource.BinarySI)
 	disk := percentOf(capacity[corev1.ResourceEphemeralStorage], "10%")
@@ -90,8 +95,8 @@ func evictionThreshold(hard map[string]string, capacity corev1.ResourceList) cor
 	return corev1.ResourceList{corev1.ResourceMemory: memory, corev1.ResourceEphemeralStorage: disk}
 }
 
-// threshold reads a signal's value: a quantity, or a percentage of what there is. Text that is neither reserves nothing;
-// the class's validation reports it.
+// threshold reads a signal's value: a quantity, or a percentage of what there is. Other text reserves nothing;
+// validation of the class reports it.
 func threshold(value string, of resource.Quantity) resource.Quantity {
 	if strings.HasSuffix(value, "%") {
 		return percentOf(of, value)
@@ -103,7 +108,8 @@ func threshold(value string, of resource.Quantity) resource.Quantity {
 	return q
 }
 
-// percentOf rounds up to whole bytes. The kubelet takes 100 % to mean that the signal is off.
+// percentOf returns a percentage, rounded up to whole bytes. For the kubelet 100 % means that the signal is off, so
+// it is 0.
 func percentOf(of resource.Quantity, percent string) resource.Quantity {
 	percent = strings.TrimSuffix(percent, "%")
 	p, ok := new(big.Rat), false

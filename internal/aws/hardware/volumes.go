@@ -8,11 +8,10 @@ import (
 // EBSDriver is the CSI driver of EBS volumes.
 const EBSDriver = "ebs.csi.aws.com"
 
-// volumeLimit is the number of EBS volumes that pods may attach to a node of type t.
-//
-// EC2 states how many volumes a machine takes beside its first network interface and its local disks. Of these go the
-// volumes that the machine boots with. Where volumes share the limit with interfaces, so do the other interfaces
-// that it is launched with, and the spare interface that the VPC network plug-in attaches before the driver counts.
+// volumeLimit returns how many EBS volumes pods may attach to a node of type t. EC2 says how many volumes a machine
+// takes beside its first network interface and local disks. The volumes that it boots with are subtracted. Where
+// volumes share the limit with interfaces, so are its other interfaces, and the spare interface that the VPC plug-in
+// attaches.
 func volumeLimit(t *awsdata.InstanceType, c *Class) int {
 	limit := t.EBS.MaxAttachments - bootVolumes(c)
 	if t.EBS.AttachmentLimit == "shared" {
@@ -24,6 +23,7 @@ func volumeLimit(t *awsdata.InstanceType, c *Class) int {
 	return max(0, limit)
 }
 
+// bootVolumes returns how many EBS volumes a machine boots with.
 func bootVolumes(c *Class) int {
 	if len(c.BlockDevices) == 0 {
 		if c.Family == awsv1.AMIFamilyBottlerocket {

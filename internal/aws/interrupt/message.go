@@ -1,7 +1,8 @@
-// Package interrupt hears from AWS that machines are going away, and has their NodeClaims deleted in time.
+// Package interrupt learns from AWS which machines are going away, and calls Act so that their NodeClaims are deleted in
+// time.
 //
-// Messages come from an SQS queue into which EventBridge delivers; broken machines that no message tells about are found
-// by asking EC2 for their status. Reading a message is pure and never fails loudly: what cannot be read is dropped.
+// Messages come from an SQS queue into which EventBridge delivers events (message.go, queue.go). Broken machines without
+// a message are found by asking EC2 for their status (status.go). A message that cannot be read is logged and dropped.
 package interrupt
 
 import (
@@ -59,8 +60,8 @@ type detail struct {
 	} `json:"affectedEntities"`
 }
 
-// parse reads a message of the queue of an account. Events that mean nothing to Karpenter are NoOp; an error says that the
-// text is no event, or one of another account: the machines of the cluster are in the account of the queue.
+// parse reads a message of the queue. Events that mean nothing to Karpenter are NoOp. It returns an error if the text
+// is no event, or an event of another account, because the machines of the cluster are in the account of the queue.
 func parse(text, account string) (Message, error) {
 	var e envelope
 	if err := json.Unmarshal([]byte(text), &e); err != nil {
@@ -88,6 +89,7 @@ func parse(text, account string) (Message, error) {
 	return m, nil
 }
 
+// kind returns the kind of an event.
 func (e *envelope) kind() Kind {
 	if e.Version != "0" {
 		return NoOp

@@ -41,7 +41,7 @@ const (
 	slowest    = time.Minute
 )
 
-// Run hears messages until ctx ends. A queue that cannot be reached is tried again, later and later.
+// Run receives messages until ctx ends. If the queue cannot be reached, it tries again with growing pauses.
 func (q *Queue) Run(ctx context.Context) error {
 	const name = "interruption"
 	ctx = telemetry.WithController(ctx, name)
@@ -64,7 +64,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn finds the queue if need be, and deals with one answer.
+// turn finds the queue's address if it is not known, receives messages and handles them.
 func (q *Queue) turn(ctx context.Context, watched *telemetry.Loop, url *string) error {
 	if *url == "" {
 		out, err := q.API.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(q.Name)})
@@ -96,6 +96,7 @@ func (q *Queue) turn(ctx context.Context, watched *telemetry.Loop, url *string) 
 
 func dealing(m sqstypes.Message) string { return "dealing with message " + aws.ToString(m.MessageId) }
 
+// handle carries one message out and deletes it. A message whose action failed is not deleted, so it comes again.
 func (q *Queue) handle(ctx context.Context, url string, raw sqstypes.Message) error {
 	m, err := parse(aws.ToString(raw.Body), accountOf(url))
 	if err != nil {
@@ -121,7 +122,7 @@ func accountOf(queueURL string) string {
 	return parts[max(0, len(parts)-2)]
 }
 
-// begun is when a message was made: by its own account, else when it was sent.
+// begun returns when a message was made: by its own time, else when it was sent.
 func begun(m Message, raw sqstypes.Message) time.Time {
 	if !m.Time.IsZero() {
 		return m.Time

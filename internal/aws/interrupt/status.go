@@ -21,7 +21,7 @@ type statusAPI interface {
 		...func(*ec2.Options)) (*ec2.DescribeInstanceStatusOutput, error)
 }
 
-// A Poller asks EC2 for machines that are broken or have an appointment.
+// A Poller asks EC2 for machines that fail checks or have scheduled events.
 type Poller struct {
 	API     statusAPI
 	Act     func(context.Context, Message) error
@@ -39,7 +39,7 @@ type impairment struct {
 // impairedFor is how long a check must have failed before it counts: many recover by themselves.
 const impairedFor = 2 * time.Minute
 
-// queries find the machines that are not well.
+// queries returns the calls that find these machines.
 func queries() []*ec2.DescribeInstanceStatusInput {
 	of := func(name string, values ...string) *ec2.DescribeInstanceStatusInput {
 		return &ec2.DescribeInstanceStatusInput{Filters: []ec2types.Filter{ec2api.Filter(name, values...)}, MaxResults: aws.Int32(1000)}
@@ -51,7 +51,7 @@ func queries() []*ec2.DescribeInstanceStatusInput {
 	}
 }
 
-// Poll looks once. It is called from one goroutine.
+// Poll asks once, and acts on each machine. It is called from one goroutine.
 func (p *Poller) Poll(ctx context.Context) error {
 	found := map[string]ec2types.InstanceStatus{}
 	for _, q := range queries() {
@@ -90,6 +90,7 @@ func (p *Poller) Poll(ctx context.Context) error {
 	return failed
 }
 
+// categoryName returns the label of a category in metrics.
 func categoryName(k Kind) string {
 	switch k {
 	case InstanceStatus:
@@ -100,7 +101,7 @@ func categoryName(k Kind) string {
 	return "EventStatus"
 }
 
-// categoriesOf says what is wrong with a machine, the worst first.
+// categoriesOf returns what is wrong with a machine, the worst first.
 func categoriesOf(s ec2types.InstanceStatus, now time.Time) []Kind {
 	var out []Kind
 	if failing(s.InstanceStatus, now) {
@@ -119,6 +120,7 @@ func categoriesOf(s ec2types.InstanceStatus, now time.Time) []Kind {
 	return out
 }
 
+// failing reports whether a check has failed for impairedFor.
 func failing(s *ec2types.InstanceStatusSummary, now time.Time) bool {
 	if s == nil || s.Status != ec2types.SummaryStatusImpaired {
 		return false

@@ -1,6 +1,6 @@
 // Package inventory holds what EC2 says it sells in the region: instance types, and the zones that offer each.
 //
-// A failed or empty answer keeps what was known. A Stock of it never changes; a refresh makes a new one.
+// A failed or empty answer keeps what was known. A value of Goods never changes; a refresh makes a new one.
 package inventory
 
 import (
@@ -49,7 +49,7 @@ func New(api api) *Inventory { return &Inventory{api: api} }
 // Goods returns what is known, nil before the first refresh. While nothing changes it is the same pointer.
 func (v *Inventory) Goods() *Goods { return v.now.Load() }
 
-// Types are the types that are known, sorted by name.
+// Types returns the known types, sorted by name.
 func (v *Inventory) Types() []*awsdata.InstanceType {
 	if goods := v.Goods(); goods != nil {
 		return goods.Types
@@ -57,7 +57,7 @@ func (v *Inventory) Types() []*awsdata.InstanceType {
 	return nil
 }
 
-// Zones are the zones that are known to offer anything, sorted.
+// Zones returns the zones that offer anything, sorted.
 func (v *Inventory) Zones() []string {
 	if goods := v.Goods(); goods != nil {
 		return goods.Zones
@@ -76,7 +76,7 @@ func (v *Inventory) Type(name string) *awsdata.InstanceType {
 	return types[i]
 }
 
-// Check asks EC2 for nothing, to see whether it can be reached.
+// Check reports by a dry run whether EC2 can be reached.
 func (v *Inventory) Check(ctx context.Context) error {
 	_, err := v.api.DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{DryRun: aws.Bool(true)})
 	if err == nil || ec2api.DryRunPassed(err) {
@@ -116,6 +116,7 @@ func zonesOf(offered map[string]map[string]bool) []string {
 	return slices.Sorted(maps.Keys(zones))
 }
 
+// types asks EC2 for all types that Karpenter can launch, sorted by name.
 func (v *Inventory) types(ctx context.Context) ([]*awsdata.InstanceType, error) {
 	var out []*awsdata.InstanceType
 	pages := ec2.NewDescribeInstanceTypesPaginator(v.api, &ec2.DescribeInstanceTypesInput{
@@ -138,6 +139,7 @@ func (v *Inventory) types(ctx context.Context) ([]*awsdata.InstanceType, error) 
 	return out, nil
 }
 
+// offerings asks EC2 for the zones that offer each type.
 func (v *Inventory) offerings(ctx context.Context) (map[string]map[string]bool, error) {
 	out := map[string]map[string]bool{}
 	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(v.api, &ec2.DescribeInstanceTypeOfferingsInput{
@@ -159,7 +161,7 @@ func (v *Inventory) offerings(ctx context.Context) (map[string]map[string]bool, 
 	return out, nil
 }
 
-// read takes over what this project reads of the SDK's description of a type.
+// read copies the fields that this project uses of the SDK's description of a type.
 func read(info *ec2types.InstanceTypeInfo) *awsdata.InstanceType {
 	t := &awsdata.InstanceType{
 		Name: string(info.InstanceType), BareMetal: aws.ToBool(info.BareMetal), Hypervisor: string(info.Hypervisor),
@@ -186,6 +188,7 @@ func read(info *ec2types.InstanceTypeInfo) *awsdata.InstanceType {
 	return t
 }
 
+// readStorage copies the fields about local disks and EBS.
 func readStorage(t *awsdata.InstanceType, info *ec2types.InstanceTypeInfo) {
 	if s := info.InstanceStorageInfo; s != nil {
 		t.Storage = &awsdata.Storage{TotalGB: aws.ToInt64(s.TotalSizeInGB), NVMe: string(s.NvmeSupport)}
@@ -202,6 +205,7 @@ func readStorage(t *awsdata.InstanceType, info *ec2types.InstanceTypeInfo) {
 	}
 }
 
+// readNetwork copies the fields about network interfaces.
 func readNetwork(t *awsdata.InstanceType, n *ec2types.NetworkInfo) {
 	if n == nil {
 		return
@@ -222,6 +226,8 @@ func readNetwork(t *awsdata.InstanceType, n *ec2types.NetworkInfo) {
 	}
 }
 
+// readDevices copies the fields about GPUs and accelerators. Of FPGAs and media accelerators only their presence
+// matters.
 func readDevices(t *awsdata.InstanceType, info *ec2types.InstanceTypeInfo) {
 	if info.GpuInfo != nil {
 		t.GPU = &awsdata.GPUInfo{}
@@ -262,6 +268,7 @@ func readDevices(t *awsdata.InstanceType, info *ec2types.InstanceTypeInfo) {
 	}
 }
 
+// texts returns values of an SDK type as trimmed texts, nil for none.
 func texts[T ~string](values []T) []string {
 	if len(values) == 0 {
 		return nil

@@ -33,18 +33,19 @@ const (
 	adoptEvery = 30 * time.Second
 )
 
-// A Keeper makes templates when they are needed and deletes them when they no longer are. It may be used concurrently.
+// A Keeper makes templates when they are needed, and deletes them when they have not been used for a while. It may be
+// used concurrently.
 type Keeper struct {
 	api     api
 	cluster string
-	created func(t *Template) // told of each template that is made
+	created func(t *Template) // is called for each template that is made
 	known   *ttl.Map[string, struct{}]
 
 	mu     sync.Mutex
 	making map[string]*call
 }
 
-// call is a template that is being made; other callers that need the same template wait for it.
+// A call is a template that is being made. Other callers that need the same template wait for it.
 type call struct {
 	done chan struct{}
 	err  error
@@ -77,13 +78,14 @@ func (k *Keeper) Ensure(ctx context.Context, t *Template) (string, error) {
 		case c.err == nil:
 			return name, nil
 		case !mine && ec2api.IsUnknownOutcome(c.err):
-			continue // the call that was waited for gave up; its end is not ours
+			continue // the other caller gave up; this caller tries itself
 		default:
 			return "", c.err
 		}
 	}
 }
 
+// begin returns the call that makes a template, and whether the caller has to make it.
 func (k *Keeper) begin(name string) (*call, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -102,13 +104,14 @@ func (k *Keeper) end(name string, c *call) {
 	close(c.done)
 }
 
-// safely is create, after which its waiters are answered in any case.
+// safely calls create. A panic becomes an error, because other callers wait for the outcome.
 func (k *Keeper) safely(ctx context.Context, t *Template) (err error) {
 	defer bug.Catch(&err, "making launch template "+t.Name())
 	return k.create(ctx, t)
 }
 
-// create does not look first: a template that is not known is hardly ever there, and the answer says if it is.
+// create makes a template. It does not look first: a template that is not known hardly ever exists, and then the
+// error says so.
 func (k *Keeper) create(ctx context.Context, t *Template) error {
 	in := t.Request()
 	if _, err := k.api.CreateLaunchTemplate(ctx, in); err != nil && !ec2api.IsAlreadyExists(err) {
@@ -124,8 +127,8 @@ func (k *Keeper) create(ctx context.Context, t *Template) error {
 // Forget drops a template that EC2 no longer has, so that the next use makes it again.
 func (k *Keeper) Forget(name string) { k.known.Delete(name) }
 
-// Run takes over the templates that an earlier controller left, and deletes templates that are no longer used, until
-// ctx ends. What cannot be taken over now is tried again; it does not keep our own from being deleted.
+// Run deletes templates that are no longer used, until ctx ends, also those of an earlier controller. While these
+// cannot be listed, its own templates are deleted all the same.
 func (k *Keeper) Run(ctx context.Context, watched *telemetry.Loop) error {
 	adopted, again := false, time.Now()
 	for {
@@ -143,6 +146,7 @@ func (k *Keeper) Run(ctx context.Context, watched *telemetry.Loop) error {
 	}
 }
 
+// adopt lists the templates of the cluster and treats them as used now.
 func (k *Keeper) adopt(ctx context.Context) error {
 	names, err := k.list(ctx, ec2api.Filter("tag:"+awsv1.TagClusterName, k.cluster))
 	for _, name := range names {
@@ -151,7 +155,8 @@ func (k *Keeper) adopt(ctx context.Context) error {
 	return err
 }
 
-// sweep deletes what has not been used; what cannot be deleted now is tried again after another life.
+// sweep deletes the templates that were not used for their life. A template that cannot be deleted is tried again
+// after another life.
 func (k *Keeper) sweep(ctx context.Context) {
 	for name := range k.known.Sweep() {
 		if err := k.delete(ctx, name); err != nil {
@@ -164,6 +169,7 @@ func (k *Keeper) sweep(ctx context.Context) {
 	}
 }
 
+// delete deletes a template; a missing one is no error.
 func (k *Keeper) delete(ctx context.Context, name string) error {
 	_, err := k.api.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: aws.String(name)})
 	if ec2api.IsNotFound(err) {
@@ -189,6 +195,7 @@ func (k *Keeper) DeleteFor(ctx context.Context, class string) error {
 	return errors.Join(errs...)
 }
 
+// list returns the names of the templates that satisfy the filters.
 func (k *Keeper) list(ctx context.Context, filters ...ec2types.Filter) ([]string, error) {
 	var names []string
 	pages := ec2.NewDescribeLaunchTemplatesPaginator(k.api, &ec2.DescribeLaunchTemplatesInput{Filters: filters,

@@ -1,8 +1,8 @@
 // Package launch writes launch templates and keeps them while they are used.
 //
-// What a template says is a pure function of a Template. Its name is a hash of that, so equal templates are one, and a
-// controller that restarts finds its own again. Templates are short-lived: a template that is not used for a while is
-// deleted, because instances do not need it once they run.
+// The content of a launch template is a pure function of a Template (template.go). Its name is a hash of the content, so
+// equal templates are one, and a controller that restarts finds its templates again. Keeper deletes a template that was
+// not used for a while (keeper.go), because instances do not need it once they run.
 package launch
 
 import (
@@ -24,9 +24,9 @@ import (
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 )
 
-// A Template is everything that a launch template says.
+// A Template is the content of a launch template.
 type Template struct {
-	Class  *awsv1.EC2NodeClass // for what is taken over as it stands; never changed
+	Class  *awsv1.EC2NodeClass // its other fields are copied unchanged; it is never changed
 	Family string
 	Region string
 
@@ -44,17 +44,17 @@ type Template struct {
 	// other launches stay out of them.
 	ReservationID string
 	Reservations  bool
-	Market        ec2types.MarketType // "" unless the reservation is of a kind that is bought in a market of its own
+	Market        ec2types.MarketType // of capacity blocks and interruptible reservations; "" for all other launches
 }
 
-// Request is the call that makes the template.
+// Request returns the call that makes the template.
 func (t *Template) Request() *ec2.CreateLaunchTemplateInput {
 	in := t.unnamed()
 	in.LaunchTemplateName = aws.String(t.Name())
 	return in
 }
 
-// Name is derived from what the template says.
+// Name returns a name that is a hash of the content.
 func (t *Template) Name() string {
 	text, err := json.Marshal(t.unnamed())
 	if err != nil {
@@ -65,6 +65,7 @@ func (t *Template) Name() string {
 	return fmt.Sprintf("%s/%x", awsv1.Group, sum[:16])
 }
 
+// unnamed returns the call without the name, which is derived from it.
 func (t *Template) unnamed() *ec2.CreateLaunchTemplateInput {
 	return &ec2.CreateLaunchTemplateInput{
 		LaunchTemplateData: t.data(),
@@ -72,6 +73,7 @@ func (t *Template) unnamed() *ec2.CreateLaunchTemplateInput {
 	}
 }
 
+// data returns the content in the form of the call.
 func (t *Template) data() *ec2types.RequestLaunchTemplateData {
 	spec := &t.Class.Spec
 	data := &ec2types.RequestLaunchTemplateData{
@@ -102,6 +104,7 @@ func (t *Template) data() *ec2types.RequestLaunchTemplateData {
 	return data
 }
 
+// placement returns tenancy, placement group and partition.
 func (t *Template) placement() *ec2types.LaunchTemplatePlacementRequest {
 	out := &ec2types.LaunchTemplatePlacementRequest{Tenancy: ec2types.Tenancy(t.Tenancy)}
 	if g := t.Class.Status.PlacementGroup; g != nil {
@@ -113,6 +116,7 @@ func (t *Template) placement() *ec2types.LaunchTemplatePlacementRequest {
 	return out
 }
 
+// reservation targets the reservation to launch into, or keeps machines out of all.
 func (t *Template) reservation() *ec2types.LaunchTemplateCapacityReservationSpecificationRequest {
 	if t.ReservationID == "" {
 		return &ec2types.LaunchTemplateCapacityReservationSpecificationRequest{
@@ -125,6 +129,8 @@ func (t *Template) reservation() *ec2types.LaunchTemplateCapacityReservationSpec
 	}
 }
 
+// tags returns the tags of what the template itself launches. The tags of instances and volumes are in the
+// CreateFleet call.
 func (t *Template) tags() []ec2types.LaunchTemplateTagSpecificationRequest {
 	resources := []ec2types.ResourceType{ec2types.ResourceTypeNetworkInterface}
 	if t.CapacityType == v1.CapacityTypeSpot {
@@ -140,6 +146,7 @@ func (t *Template) tags() []ec2types.LaunchTemplateTagSpecificationRequest {
 // noMetadataIPv6 are the regions whose metadata service knows no IPv6 option.
 var noMetadataIPv6 = []string{"us-iso-east-1", "us-iso-west-1", "us-isob-east-1", "us-isob-west-1", "us-isof-south-1", "us-isof-east-1"}
 
+// metadata returns the options of the metadata service.
 func (t *Template) metadata() *ec2types.LaunchTemplateInstanceMetadataOptionsRequest {
 	m := t.Class.Spec.MetadataOptions
 	if m == nil {
@@ -160,6 +167,7 @@ func (t *Template) metadata() *ec2types.LaunchTemplateInstanceMetadataOptionsReq
 	return out
 }
 
+// defaultMetadata returns the options of the metadata service for a class that sets none: it is switched off.
 func defaultMetadata(ipv6 bool) *awsv1.MetadataOptions {
 	protocol := "disabled"
 	if ipv6 {
@@ -171,6 +179,7 @@ func defaultMetadata(ipv6 bool) *awsv1.MetadataOptions {
 	}
 }
 
+// interfaces returns the network interfaces: those of the class, or one for each EFA interface, or one.
 func (t *Template) interfaces() []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
 	configured := slices.DeleteFunc(slices.Clone(t.Class.Spec.NetworkInterfaces), func(n *awsv1.NetworkInterface) bool { return n == nil })
 	if len(configured) > 0 {
@@ -194,7 +203,8 @@ func (t *Template) interfaces() []ec2types.LaunchTemplateInstanceNetworkInterfac
 	return out
 }
 
-// nic is one interface. addressed ones carry pods' traffic; the others only remote memory access.
+// nic returns one interface. Interfaces with addresses (addressed) carry pods' traffic; others are only for remote
+// memory access.
 func (t *Template) nic(device int32, addressed bool) ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
 	spec := &t.Class.Spec
 	out := ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{DeviceIndex: aws.Int32(device)}
@@ -221,7 +231,7 @@ func (t *Template) nic(device int32, addressed bool) ec2types.LaunchTemplateInst
 	return out
 }
 
-// blockDevices are the class's own mappings, or the family's where the class has none. They are never mixed.
+// blockDevices returns the class's own mappings, or the family's if the class has none. They are never mixed.
 func blockDevices(own []*awsv1.BlockDeviceMapping, family string) []*awsv1.BlockDeviceMapping {
 	if own = slices.DeleteFunc(slices.Clone(own), func(b *awsv1.BlockDeviceMapping) bool { return b == nil }); len(own) > 0 {
 		return own
@@ -243,6 +253,7 @@ func blockDevices(own []*awsv1.BlockDeviceMapping, family string) []*awsv1.Block
 	return []*awsv1.BlockDeviceMapping{disk("/dev/xvda", "20Gi")}
 }
 
+// blockDevice returns a mapping in the form of the call.
 func blockDevice(b *awsv1.BlockDeviceMapping) ec2types.LaunchTemplateBlockDeviceMappingRequest {
 	out := ec2types.LaunchTemplateBlockDeviceMappingRequest{DeviceName: b.DeviceName}
 	if b.EBS == nil {
@@ -260,7 +271,7 @@ func blockDevice(b *awsv1.BlockDeviceMapping) ec2types.LaunchTemplateBlockDevice
 	return out
 }
 
-// positive leaves out a number that is not set or zero.
+// positive returns nil for a number that is not set or 0.
 func positive(n *int64) *int32 {
 	if n == nil || *n == 0 {
 		return nil
@@ -268,7 +279,7 @@ func positive(n *int64) *int32 {
 	return aws.Int32(int32(*n))
 }
 
-// Tags are on everything that Karpenter launches. Keys of the controller win over the user's.
+// Tags returns the tags of everything that Karpenter launches. Karpenter's keys override those of the class.
 func Tags(clusterName, nodePool string, nc *awsv1.EC2NodeClass) map[string]string {
 	out := make(map[string]string, len(nc.Spec.Tags)+4)
 	for key, value := range nc.Spec.Tags {

@@ -62,7 +62,7 @@ func (e *unlistedError) Error() string {
 	return "EC2 no longer lists what the formulas in spec.kubelet are to be reckoned for: " + strings.Join(e.Types, ", ")
 }
 
-// Make works out the launch of a claim from the class and what was chosen for it. It changes neither.
+// Make works out the launch of a claim from its class and from what was chosen for it. It changes neither.
 func Make(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) (*Spec, error) {
 	switch {
 	case nc.Status.InstanceProfile == "":
@@ -103,7 +103,7 @@ func Make(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.C
 	return r, nil
 }
 
-// kind is what machines share that boot from one launch template.
+// A kind is what machines that boot from one launch template have in common.
 type kind struct {
 	image       string
 	efa, pods   int
@@ -111,14 +111,15 @@ type kind struct {
 	reserved    string // by the kubelet, where that depends on the machine
 }
 
+// A templateGroup is a kind with the types and zones that are launched from its template.
 type templateGroup struct {
 	kind
 	kubelet   *awsv1.ManagedKubelet
 	overrides []fleet.Override
 }
 
-// group sorts the offerings of a choice by the launch template that they need. Of more templates than EC2 takes in a call, those
-// with the cheapest offerings stay.
+// group sorts the offerings of a choice by the launch template that they need. If there are more than EC2 takes in a
+// call, those with the cheapest offerings stay.
 func group(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) ([]templateGroup, error) {
 	wantsEFA := !quantity(claim.Spec.Resources.Requests, awsv1.ResourceEFA).IsZero()
 	kubelets, err := kubeletsOf(c, nc)
@@ -176,13 +177,14 @@ func group(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.
 	return out, nil
 }
 
-// kubelets are the configurations of the kubelets of a class's machines.
+// A kubelets holds the kubelet configurations of a class's machines.
 type kubelets struct {
 	written *awsv1.ManagedKubelet
 	class   *hardware.Class
 	types   func(name string) *awsdata.InstanceType
 }
 
+// kubeletsOf returns the kubelet configurations of a class.
 func kubeletsOf(c Cluster, nc *awsv1.EC2NodeClass) (*kubelets, error) {
 	written, err := nc.Spec.Kubelet.Managed()
 	if err != nil {
@@ -195,7 +197,7 @@ func kubeletsOf(c Cluster, nc *awsv1.EC2NodeClass) (*kubelets, error) {
 	return &kubelets{written, class, c.Type}, nil
 }
 
-// of is the configuration on a machine of a type, nil where it depends on what is not known of the type.
+// of returns the configuration on machines of a type; nil if it depends on the type and EC2 no longer lists it.
 func (k *kubelets) of(name string) *awsv1.ManagedKubelet {
 	if !k.class.HasFormulas() {
 		return k.written
@@ -207,6 +209,7 @@ func (k *kubelets) of(name string) *awsv1.ManagedKubelet {
 	return k.class.Resolve(k.written, t)
 }
 
+// cheapest returns the lowest price of a group.
 func (g templateGroup) cheapest() float64 {
 	least := g.overrides[0].Priority
 	for _, o := range g.overrides {
@@ -227,7 +230,7 @@ func quantity(list corev1.ResourceList, name corev1.ResourceName) interface {
 	return &q
 }
 
-// podsByZone is the least number of addresses that any machine of the choice takes in each zone.
+// podsByZone returns the least number of addresses that a machine of the choice takes in each zone.
 func podsByZone(choice fleet.Choice) map[string]int {
 	out := map[string]int{}
 	for _, c := range choice.Candidates {
@@ -241,6 +244,7 @@ func podsByZone(choice fleet.Choice) map[string]int {
 	return out
 }
 
+// template returns the launch template of a group.
 func template(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice, g templateGroup) (*launch.Template, error) {
 	family := nc.AMIFamily()
 	userData, err := userDataOf(c, nc, claim, choice.CapacityType, g)
@@ -266,7 +270,7 @@ var markets = map[fleet.Kind]ec2types.MarketType{
 	fleet.Block: ec2types.MarketTypeCapacityBlock, fleet.Interruptible: ec2types.MarketTypeInterruptibleCapacityReservation,
 }
 
-// userDataOf writes the user data of a claim's machines of one kind.
+// userDataOf returns the user data of a group's machines.
 func userDataOf(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, capacityType string, g templateGroup) (string, error) {
 	family, kubelet := nc.AMIFamily(), *g.kubelet
 	fields, err := nc.Spec.Kubelet.Fields()
@@ -292,7 +296,7 @@ func userDataOf(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, capacity
 	return bootstrap.Render(family, o)
 }
 
-// placeOf is where in its class's placement group a claim's machine goes: in the partition that alone the claim allows.
+// placeOf returns the placement group of the class, and the partition if the claim allows only one.
 func placeOf(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) shortage.Place {
 	g := nc.Status.PlacementGroup
 	if g == nil {
@@ -312,7 +316,7 @@ func placeOf(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) shortage.Place {
 	return place
 }
 
-// Tenancy is where a claim's machines run: on shared hardware, unless the claim excludes that.
+// Tenancy returns where a claim's machines run: on shared hardware, unless the claim excludes that.
 func Tenancy(claim *v1.NodeClaim) string {
 	if need.Of(claim.Spec.Requirements).AllowValue(awsv1.LabelInstanceTenancy, awsv1.TenancyDefault) {
 		return awsv1.TenancyDefault
@@ -320,7 +324,7 @@ func Tenancy(claim *v1.NodeClaim) string {
 	return awsv1.TenancyDedicated
 }
 
-// Labels are the node labels that type, offering and launch decide.
+// Labels returns the node labels that type, offering and launch decide.
 func Labels(it *cloud.InstanceType, o *cloud.Offering, tenancy string) map[string]string {
 	out := map[string]string{}
 	for key, values := range it.Labels {
@@ -341,7 +345,7 @@ const (
 	groupPrefix       = awsv1.Group + "/placement-group-"
 )
 
-// EFAInterfaces is the number of EFA interfaces that a claim's machine of a type is launched with.
+// EFAInterfaces returns the number of EFA interfaces with which a claim's machine of a type is launched.
 func EFAInterfaces(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, it *cloud.InstanceType) int {
 	for _, n := range nc.Spec.NetworkInterfaces {
 		if n != nil && n.InterfaceType == awsv1.InterfaceTypeEFAOnly {
@@ -354,7 +358,8 @@ func EFAInterfaces(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, it *cloud.Instan
 	return 0
 }
 
-// Resources are what a machine of a type has and what of it is left for pods, without what it was not launched with.
+// Resources returns what a machine of a type has, and what is left for pods. EFA interfaces count only if it was
+// launched with some (efa).
 func Resources(it *cloud.InstanceType, efa int) (capacity, allocatable corev1.ResourceList) {
 	capacity, allocatable = corev1.ResourceList{}, corev1.ResourceList{}
 	for name, q := range it.Capacity {

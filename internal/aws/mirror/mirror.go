@@ -44,7 +44,7 @@ func New[T client.Object](kube client.WithWatch, list func() client.ObjectList) 
 	return &Mirror[T]{kube: kube, list: list, rows: map[string]T{}, synced: make(chan struct{}), tell: map[*func(string)]struct{}{}}
 }
 
-// Subscribe has f called with the name of each object that comes, changes or goes, until ctx ends. f must not block.
+// Subscribe calls f with the name of each object that is added, changed or deleted, until ctx ends. f must not block.
 func (m *Mirror[T]) Subscribe(ctx context.Context, f func(name string)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,7 +73,7 @@ func (m *Mirror[T]) All() []T {
 	return out
 }
 
-// WaitForSync blocks until the first list is here. It returns false if ctx ends first.
+// WaitForSync blocks until the first list has been read. It returns false if ctx ends first.
 func (m *Mirror[T]) WaitForSync(ctx context.Context) bool {
 	select {
 	case <-m.synced:
@@ -83,7 +83,7 @@ func (m *Mirror[T]) WaitForSync(ctx context.Context) bool {
 	}
 }
 
-// Synced reports whether the first list is here.
+// Synced reports whether the first list has been read.
 func (m *Mirror[T]) Synced() bool {
 	select {
 	case <-m.synced:
@@ -93,10 +93,10 @@ func (m *Mirror[T]) Synced() bool {
 	}
 }
 
-// Ear tells when the cluster was last heard.
+// Ear returns the record of when the API server last sent something.
 func (m *Mirror[T]) Ear() *watchhealth.Ear { return &m.ear }
 
-// Run follows the cluster until ctx ends.
+// Run lists and watches until ctx ends, and begins again after an error, with growing pauses.
 func (m *Mirror[T]) Run(ctx context.Context) error {
 	m.ear.Hear() // from now on it is waited for
 	wait := time.Second
@@ -150,11 +150,11 @@ func (m *Mirror[T]) follow(ctx context.Context) (err error) {
 const (
 	// listTime is how long a list may take.
 	listTime = time.Minute
-	// watchTime is how long the API server is asked to let a watch last, in seconds: a watch that is renewed shows
-	// that it works. overtime is how much longer it may last before we end it.
+	// watchTime is how long the API server is asked to let a watch last, at least, in seconds. A watch that is renewed
+	// shows that it works. overtime is how much longer it may last before this process ends it.
 	watchTime = 300
 	overtime  = 30 * time.Second
-	// standing is how long a watch stands before it counts as working, though nothing happens.
+	// standing is after how long a watch without events counts as working.
 	standing = 5 * time.Second
 )
 
@@ -164,7 +164,8 @@ func (m *Mirror[T]) read(ctx context.Context, list client.ObjectList) error {
 	return m.kube.List(ctx, list)
 }
 
-// watch takes over what happens after a version until the watch ends, and returns the version that was reached, "" if ctx ended.
+// watch applies the events after a version until the watch ends. It returns the version that was reached, "" if ctx
+// ended.
 func (m *Mirror[T]) watch(ctx context.Context, version string) (string, error) {
 	timeout := int64(watchTime + rand.N(watchTime))
 	limited, cancel := context.WithTimeout(ctx, time.Duration(timeout)*time.Second+overtime)
@@ -179,7 +180,8 @@ func (m *Mirror[T]) watch(ctx context.Context, version string) (string, error) {
 	return m.apply(ctx, limited, w, version)
 }
 
-// apply takes over events until the watch ends, ctx ends, or the watch has lasted for longer than it was asked to.
+// apply applies events until the watch ends, ctx ends, or the watch has lasted longer than the API server was asked
+// to let it (limited).
 func (m *Mirror[T]) apply(ctx, limited context.Context, w watch.Interface, version string) (string, error) {
 	began, stands := time.Now(), time.After(standing)
 	for got := false; ; got = true {
@@ -216,12 +218,14 @@ func (m *Mirror[T]) apply(ctx, limited context.Context, w watch.Interface, versi
 	}
 }
 
+// trimmed removes managed fields, which nothing here reads.
 func trimmed[T client.Object](row T) T {
 	row.SetManagedFields(nil)
 	return row
 }
 
-// replace takes over a whole list, and tells only of what differs.
+// replace makes a list the present rows, and notifies subscribers of objects that differ. Rows that are equal stay
+// the same pointers.
 func (m *Mirror[T]) replace(next map[string]T) {
 	m.mu.Lock()
 	var changed []string
@@ -247,6 +251,7 @@ func (m *Mirror[T]) replace(next map[string]T) {
 	}
 }
 
+// put replaces a row, or deletes it for nil, and notifies subscribers.
 func (m *Mirror[T]) put(name string, row *T) {
 	m.mu.Lock()
 	if row == nil {
@@ -258,8 +263,8 @@ func (m *Mirror[T]) put(name string, row *T) {
 	m.notify(name)
 }
 
-// Note takes over an object that we just wrote, so that we read our own writes. The watch may be ahead of us: what it has taken
-// away stays away, and a later version stays.
+// Note stores an object that this process just wrote, so that it reads its own writes. If the watch is ahead, its
+// state stays: an object that it deleted stays deleted, and a newer version stays.
 func (m *Mirror[T]) Note(row T) {
 	row = trimmed(row.DeepCopyObject().(T))
 	name := row.GetName()
@@ -275,13 +280,14 @@ func (m *Mirror[T]) Note(row T) {
 	}
 }
 
-// newer compares versions of one object, which are numbers that grow.
+// newer reports whether a has a higher version than b; versions of one object are numbers that grow.
 func newer(a, b client.Object) bool {
 	x, err1 := strconv.ParseUint(a.GetResourceVersion(), 10, 64)
 	y, err2 := strconv.ParseUint(b.GetResourceVersion(), 10, 64)
 	return err1 == nil && err2 == nil && x > y
 }
 
+// notify calls all subscribers.
 func (m *Mirror[T]) notify(name string) {
 	m.mu.RLock()
 	tell := slices.Collect(maps.Keys(m.tell))

@@ -27,7 +27,7 @@ type api interface {
 		...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error)
 }
 
-// full knows subnets that were found to have no free addresses.
+// full reports subnets that were found to have no free addresses.
 type full interface{ SubnetOut(id string) bool }
 
 // A Finder finds networks. It may be used concurrently.
@@ -42,10 +42,10 @@ type Finder struct {
 	free map[string]addresses // by subnet
 }
 
-// addresses is what is known of a subnet's room.
+// An addresses is what is known of a subnet's free addresses.
 type addresses struct {
 	available int // when EC2 was asked
-	spoken    int // taken by launches since
+	reserved  int // taken by launches since
 	outpost   bool
 	asked     time.Time
 }
@@ -68,7 +68,8 @@ type Subnets struct {
 	Unfit  []string       // ids of those without a range of IPv6 addresses, where machines need some
 }
 
-// Subnets returns the subnets that a class selects.
+// Subnets returns the subnets that a class selects, by free addresses. It asks EC2 if the last answer for this generation
+// of the class is too old.
 func (f *Finder) Subnets(ctx context.Context, nc *awsv1.EC2NodeClass) (Subnets, error) {
 	key := keyOf(nc)
 	found, ok := f.subnets.Get(key)
@@ -135,7 +136,7 @@ type classKey struct {
 
 func keyOf(nc *awsv1.EC2NodeClass) classKey { return classKey{nc.UID, nc.Name, nc.Generation} }
 
-// SubnetQueries turns selector terms into filters: the ids together, each other term alone.
+// SubnetQueries returns the calls' filters for selector terms: the ids together, each other term alone.
 func SubnetQueries(terms []awsv1.SubnetSelectorTerm) [][]ec2types.Filter {
 	var ids []string
 	var out [][]ec2types.Filter
@@ -153,7 +154,8 @@ func SubnetQueries(terms []awsv1.SubnetSelectorTerm) [][]ec2types.Filter {
 	return out
 }
 
-// GroupQueries turns selector terms into filters: the ids together, the names together, each other term alone.
+// GroupQueries returns the calls' filters for selector terms: the ids together, the names together, each other term
+// alone.
 func GroupQueries(terms []awsv1.SecurityGroupSelectorTerm) [][]ec2types.Filter {
 	var ids, names []string
 	var out [][]ec2types.Filter
@@ -176,6 +178,7 @@ func GroupQueries(terms []awsv1.SecurityGroupSelectorTerm) [][]ec2types.Filter {
 	return out
 }
 
+// askSubnets returns the subnets that any of the queries finds, each once.
 func (f *Finder) askSubnets(ctx context.Context, queries [][]ec2types.Filter) ([]ec2types.Subnet, error) {
 	var out []ec2types.Subnet
 	seen := map[string]bool{}
@@ -197,6 +200,7 @@ func (f *Finder) askSubnets(ctx context.Context, queries [][]ec2types.Filter) ([
 	return out, nil
 }
 
+// askGroups returns the security groups that any of the queries finds, each once.
 func (f *Finder) askGroups(ctx context.Context, queries [][]ec2types.Filter) ([]ec2types.SecurityGroup, error) {
 	var out []ec2types.SecurityGroup
 	seen := map[string]bool{}
@@ -218,7 +222,8 @@ func (f *Finder) askGroups(ctx context.Context, queries [][]ec2types.Filter) ([]
 	return out, nil
 }
 
-// count takes over what EC2 says now; what launches had spoken for is in it.
+// count notes how many addresses EC2 reports as free. Addresses of machines that were launched before are no longer
+// in that number, so what was reserved for them is dropped.
 func (f *Finder) count(found []ec2types.Subnet) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -229,8 +234,8 @@ func (f *Finder) count(found []ec2types.Subnet) {
 	}
 }
 
-// Pick returns for each zone the subnet with most free addresses, one on an Outpost only where there is no other,
-// and counts n times the zone's pods as spoken for in each until done says how many machines each subnet really
+// Pick returns for each zone the subnet with the most free addresses; one on an Outpost only if there is no other. It
+// reserves the zone's pods n times in each, until done is called with the number of machines that each subnet really
 // got.
 func (f *Finder) Pick(byZone map[string][]string, pods map[string]int, n int) (map[string]string, func(used map[string]int)) {
 	f.mu.Lock()
@@ -241,7 +246,7 @@ func (f *Finder) Pick(byZone map[string][]string, pods map[string]int, n int) (m
 		best, room := "", 0
 		for _, id := range ids {
 			a := f.free[id]
-			left := a.available - a.spoken
+			left := a.available - a.reserved
 			if a.outpost {
 				left -= 1 << 20 // few types, no spot machines: what was planned for the zone is rarely there
 			}
@@ -257,7 +262,7 @@ func (f *Finder) Pick(byZone map[string][]string, pods map[string]int, n int) (m
 		}
 		picked[zone] = best
 		asked[best] = f.free[best].asked
-		f.speak(best, pods[zone]*n)
+		f.reserve(best, pods[zone]*n)
 	}
 	return picked, func(used map[string]int) {
 		f.mu.Lock()
@@ -265,14 +270,15 @@ func (f *Finder) Pick(byZone map[string][]string, pods map[string]int, n int) (m
 		for zone, id := range picked {
 			// A refresh in between knows better than our guess.
 			if f.free[id].asked.Equal(asked[id]) {
-				f.speak(id, -pods[zone]*(n-used[id]))
+				f.reserve(id, -pods[zone]*(n-used[id]))
 			}
 		}
 	}
 }
 
-func (f *Finder) speak(id string, n int) {
+// reserve adds n to the addresses of a subnet that launches have reserved.
+func (f *Finder) reserve(id string, n int) {
 	a := f.free[id]
-	a.spoken = max(0, a.spoken+n)
+	a.reserved = max(0, a.reserved+n)
 	f.free[id] = a
 }

@@ -176,7 +176,7 @@ func TestPick(t *testing.T) {
 		if _, err := f.Subnets(t.Context(), nc); err != nil {
 			t.Fatal(err)
 		}
-		late(nil) // EC2 was asked since: what was spoken for is forgotten already
+		late(nil) // EC2 was asked since: what was reserved for is forgotten already
 		if got, _ := pick(); got != "s-1" {
 			t.Errorf("after a refresh %s was picked, want the one with most room", got)
 		}

@@ -11,13 +11,14 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// clusterConfig is what eksctl reads of node groups.
+// A clusterConfig is the part of eksctl's ClusterConfig that says something about node groups.
 type clusterConfig struct {
 	Metadata          struct{ Name string }
 	ManagedNodeGroups []configured
 	NodeGroups        []configured
 }
 
+// A configured is a node group in a ClusterConfig.
 type configured struct {
 	Name, InstanceType, AmiFamily, AMI string
 	InstanceTypes, AvailabilityZones   []string
@@ -45,12 +46,13 @@ type configuredBoot struct {
 	SSH                      *struct{ Allow bool }
 }
 
+// UnmarshalJSON also reads the fields of boot, which stand among the others.
 func (c *configured) UnmarshalJSON(text []byte) error {
 	type plain configured
 	return errors.Join(json.Unmarshal(text, (*plain)(c)), json.Unmarshal(text, &c.boot))
 }
 
-// taintList is a list of taints, or, in older files, a map from key to "value:effect".
+// A taintList is a list of taints, or, in older files, a map from key to "value:effect".
 type taintList []corev1.Taint
 
 func (l *taintList) UnmarshalJSON(text []byte) error {
@@ -65,6 +67,7 @@ func (l *taintList) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// readClusterConfig reads the node groups of a ClusterConfig.
 func readClusterConfig(raw json.RawMessage) ([]Group, error) {
 	var c clusterConfig
 	if err := unmarshal(raw, &c); err != nil {
@@ -80,6 +83,7 @@ func readClusterConfig(raw json.RawMessage) ([]Group, error) {
 	return out, nil
 }
 
+// group returns the node group, and notes what has no equal.
 func (c *configured) group(cluster string) Group {
 	g := Group{Name: c.Name, Cluster: cluster, Types: c.InstanceTypes, AMIType: c.AmiFamily, DiskGiB: c.VolumeSize,
 		Zones: c.AvailabilityZones, SubnetIDs: c.Subnets,

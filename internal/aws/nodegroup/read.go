@@ -39,7 +39,7 @@ type Group struct {
 	Lost          []string
 }
 
-// lose remembers something that has no equal.
+// lose notes something that has no equal.
 func (g *Group) lose(format string, args ...any) {
 	g.Lost = append(g.Lost, fmt.Sprintf(format, args...))
 }
@@ -102,7 +102,7 @@ func readOne(raw json.RawMessage) ([]Group, error) {
 	return nil, errNoGroup
 }
 
-// unmarshal reads JSON, and names the field that has another type, in the reader's words.
+// unmarshal reads JSON. Its error names the field that has another type.
 func unmarshal(raw json.RawMessage, to any) error {
 	err := json.Unmarshal(raw, to)
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
@@ -115,7 +115,7 @@ func unmarshal(raw json.RawMessage, to any) error {
 	return err
 }
 
-// managed is EKS' description of a managed node group.
+// A managed is EKS' description of a managed node group.
 type managed struct {
 	NodegroupName, ClusterName, CapacityType, AmiType, NodeRole string
 	InstanceTypes, Subnets                                      []string
@@ -131,6 +131,7 @@ type managed struct {
 	}
 }
 
+// group returns the node group, and notes what has no equal.
 func (m *managed) group() Group {
 	g := Group{Name: m.NodegroupName, Cluster: m.ClusterName, Types: m.InstanceTypes, AMIType: m.AmiType,
 		DiskGiB: m.DiskSize, Role: path.Base(m.NodeRole),
@@ -168,7 +169,7 @@ func (m *managed) group() Group {
 	return g
 }
 
-// scaled is EC2 Auto Scaling's description of a group.
+// A scaled is EC2 Auto Scaling's description of a group.
 type scaled struct {
 	AutoScalingGroupName, VPCZoneIdentifier string
 	AvailabilityZones                       []string
@@ -196,6 +197,7 @@ const (
 	ownedCluster    = "kubernetes.io/cluster/"
 )
 
+// group returns the node group, and notes what has no equal. Labels and taints are in tags for Cluster Autoscaler.
 func (s *scaled) group() Group {
 	g := Group{Name: s.AutoScalingGroupName, Zones: s.AvailabilityZones, Min: s.MinSize, Max: s.MaxSize,
 		CapacityTypes: []string{v1.CapacityTypeOnDemand}}

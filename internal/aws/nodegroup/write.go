@@ -19,7 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 )
 
-// A Pool is what buys the machines of a group: its NodePool and its class. Groups with equal machines share a class.
+// A Pool is a NodePool and its class, which buy the machines of a group. Groups with equal machines share a class.
 type Pool struct {
 	From  string
 	Pool  *v1.NodePool
@@ -27,13 +27,13 @@ type Pool struct {
 	Notes []string            // what has no equal, and what is to be looked at
 }
 
-// Options say how.
+// Options say how groups become pools.
 type Options struct {
 	Cluster string // for groups that do not name theirs
 	Widen   bool   // all types of the same categories and younger generations instead of those that are listed
 }
 
-// Pools turns groups into pools.
+// Pools returns a pool for each group.
 func Pools(groups []Group, o Options) []Pool {
 	var out []Pool
 	var classes []*awsv1.EC2NodeClass
@@ -63,12 +63,13 @@ func (p *Pool) note(format string, args ...any) {
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// objectName makes the name of an object from that of a group.
+// objectName makes an object's name of a group's name.
 func objectName(name string) string {
 	name = strings.Trim(notInNames.ReplaceAllString(strings.ToLower(name), "-"), "-")
 	return cmp.Or(strings.TrimRight(name[:min(len(name), 58)], "-"), "group")
 }
 
+// unique returns a name that is not used yet, with a number if need be.
 func unique(name string, used map[string]bool) string {
 	out := name
 	for n := 2; used[out]; n++ {
@@ -78,7 +79,7 @@ func unique(name string, used map[string]bool) string {
 	return out
 }
 
-// family says which images a group's are, by the names of EKS and eksctl, and what is to be said of that.
+// family returns the image family of a group, by the names that EKS and eksctl use, and notes where it had to guess.
 func (p *Pool) family(ami string) string {
 	short := strings.ToUpper(strings.ReplaceAll(ami, "AmazonLinux", "AL"))
 	switch {
@@ -100,6 +101,7 @@ func (p *Pool) family(ami string) string {
 	return awsv1.AMIFamilyAL2023
 }
 
+// class returns the node class of a group.
 func (p *Pool) class(g *Group, name string) *awsv1.EC2NodeClass {
 	c := &awsv1.EC2NodeClass{TypeMeta: metav1.TypeMeta{APIVersion: awsv1.GroupVersion.String(), Kind: "EC2NodeClass"},
 		ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -144,7 +146,7 @@ func (p *Pool) class(g *Group, name string) *awsv1.EC2NodeClass {
 	return c
 }
 
-// disk is the disk that holds images and pods.
+// disk returns the mapping of the disk that holds images and pods.
 func disk(family string, gib int64) *awsv1.BlockDeviceMapping {
 	device := "/dev/xvda"
 	switch {
@@ -158,6 +160,7 @@ func disk(family string, gib int64) *awsv1.BlockDeviceMapping {
 		Encrypted: &encrypted}}
 }
 
+// pool returns the NodePool of a group. widen allows the categories of its types instead of the types.
 func (p *Pool) pool(g *Group, name, class string, widen bool) *v1.NodePool {
 	pool := &v1.NodePool{TypeMeta: metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "NodePool"},
 		ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -197,7 +200,7 @@ func (p *Pool) pool(g *Group, name, class string, widen bool) *v1.NodePool {
 	return pool
 }
 
-// taints keeps the taints whose effect Kubernetes knows.
+// taints adds the taints whose effect Kubernetes knows.
 func (p *Pool) taints(t *v1.NodeClaimTemplate, g *Group) {
 	for _, taint := range g.Taints {
 		switch taint.Effect {
@@ -211,7 +214,7 @@ func (p *Pool) taints(t *v1.NodeClaimTemplate, g *Group) {
 
 var vocabulary = label.NewVocabulary(v1.Labels(), awsv1.Labels())
 
-// labels keeps the labels that a template may have.
+// labels adds the labels that a template may have.
 func (p *Pool) labels(t *v1.NodeClaimTemplate, g *Group) {
 	for _, key := range slices.Sorted(maps.Keys(g.Labels)) {
 		if _, known := vocabulary.Label(key); known || vocabulary.Restricted(key) {
@@ -225,7 +228,7 @@ func (p *Pool) labels(t *v1.NodeClaimTemplate, g *Group) {
 	}
 }
 
-// size makes limits of the largest size of a group.
+// size sets limits so that the pool is as large as the group can be, and notes that a pool has no minimum.
 func (p *Pool) size(pool *v1.NodePool, g *Group, f facts) {
 	if g.Max > 0 && f.vcpu > 0 {
 		pool.Spec.Limits = v1.Limits{
@@ -239,7 +242,7 @@ func (p *Pool) size(pool *v1.NodePool, g *Group, f facts) {
 	}
 }
 
-// facts are what is known of some types together.
+// A facts holds what is known of some types together.
 type facts struct {
 	vcpu, memoryMiB int64 // of the largest
 	amd, arm        bool
@@ -249,6 +252,7 @@ type facts struct {
 
 var typeName = regexp.MustCompile(`^([a-z]+)([0-9]+)`)
 
+// factsOf looks types up in the data that ships with Karpenter.
 func factsOf(types []string) facts {
 	var f facts
 	for _, it := range awsdata.Types() {
@@ -272,7 +276,7 @@ func factsOf(types []string) facts {
 	return f
 }
 
-// architectures are those of the types, or of the images where the types are not known.
+// architectures returns those of the types, or those of the images if no type is known.
 func (f *facts) architectures(ami string) []string {
 	switch {
 	case f.arm && f.amd:

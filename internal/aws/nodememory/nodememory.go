@@ -1,7 +1,7 @@
 // Package nodememory remembers how much memory nodes of each type really have.
 //
-// What a node reports depends on its type and image, so figures are kept by type and by the set of the class's
-// images; other images start from the estimate again. Of several nodes the smallest counts.
+// What a node reports depends on its type and image, so values are kept by type and by the set of the class's images; a
+// class with other images starts from the estimate again. Of several nodes the smallest value counts.
 package nodememory
 
 import (
@@ -26,7 +26,7 @@ type key struct{ images, instanceType string }
 // New returns a Memory without figures.
 func New() *Memory { return &Memory{seen: ttl.New[key, int64](life)} }
 
-// See takes note of a node's memory.
+// See notes a node's memory. The smallest value of each type and set of images counts.
 func (m *Memory) See(images, instanceType string, bytes int64) {
 	if bytes <= 0 {
 		return
@@ -53,7 +53,7 @@ func (m *Memory) Seen(images, instanceType string) int64 {
 	return bytes
 }
 
-// Sequence is a number that changes whenever Seen may give another answer.
+// Sequence returns a number that changes whenever Seen may give another answer.
 func (m *Memory) Sequence() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -39,13 +39,13 @@ type Reservation struct {
 	Remaining     int
 }
 
-// out knows what was found to be out.
+// out reports what was found to be out of stock.
 type out interface {
 	Out(shortage.Pool) bool
 	ReservationOut(id string) bool
 }
 
-// risks knows how often spot machines are taken back, and which could not be had a short while ago.
+// risks returns how often spot machines are interrupted, and which were interrupted or not to be had recently.
 type risks interface {
 	Of(p price.Pool) (nano int64, rests bool)
 }
@@ -58,7 +58,7 @@ type Group struct {
 	Home string
 }
 
-// A Market is everything that offerings depend on beside the type itself.
+// A Market holds everything that offerings depend on besides the type itself.
 type Market struct {
 	Zones        []Zone                     // every zone of the region, sorted by name
 	Offered      map[string]map[string]bool // type → zones that offer it
@@ -75,8 +75,8 @@ type Market struct {
 
 type labelKey struct{ zone, capacityType, partition string }
 
-// Add gives a type its offerings and the labels that they decide. usable is false where the node class cannot use the
-// type anywhere; its offerings are then listed, and none is available.
+// Add sets the offerings of a type and the labels that they decide. If the node class cannot use the type (usable is
+// false), its offerings are listed, and none is available.
 func (m *Market) Add(it *cloud.InstanceType, t *awsdata.InstanceType, usable bool) {
 	m.Place(it, t)
 	it.Offerings = m.Offerings(t, usable)
@@ -111,7 +111,7 @@ func (m *Market) Offerings(t *awsdata.InstanceType, usable bool) []cloud.Offerin
 	return out
 }
 
-// partitions are those of the group; one without a name where it has none.
+// partitions returns the partitions of the group; one without a name if it has none.
 func (m *Market) partitions() []string {
 	if m.Group.Partitions == 0 {
 		return []string{""}
@@ -123,10 +123,10 @@ func (m *Market) partitions() []string {
 	return out
 }
 
-// closed says that nothing is to be had in a zone now, whatever it is.
+// closed reports whether nothing can be had in a zone now, whatever it is.
 func (m *Market) closed(z Zone) bool { return z.Full || m.Group.Home != "" && m.Group.Home != z.Name }
 
-// capacityTypes are the ways to buy t without a reservation.
+// capacityTypes returns the ways to buy t without a reservation.
 func capacityTypes(t *awsdata.InstanceType) []string {
 	var out []string
 	for _, ct := range []string{v1.CapacityTypeOnDemand, v1.CapacityTypeSpot} {
@@ -137,8 +137,8 @@ func capacityTypes(t *awsdata.InstanceType) []string {
 	return out
 }
 
-// offering prices one way to buy; false where the type is not sold, the class has no subnet or the price is not known, unless
-// an overlay may give it one.
+// offering returns one way to buy. It is false if the type is not sold there, the class has no subnet there, or the
+// price is not known, unless an overlay may set the price.
 func (m *Market) offering(instanceType string, z Zone, capacityType, partition string) (cloud.Offering, bool) {
 	if !z.Subnet || !m.Offered[instanceType][z.Name] {
 		return cloud.Offering{}, false
@@ -165,6 +165,7 @@ func (m *Market) offering(instanceType string, z Zone, capacityType, partition s
 	return o, true
 }
 
+// labelsOf returns the labels of a way to buy, which offerings share.
 func (m *Market) labelsOf(z Zone, capacityType, partition string) map[string]string {
 	key := labelKey{z.Name, capacityType, partition}
 	if l, ok := m.labels[key]; ok {
@@ -198,6 +199,7 @@ func (m *Market) Prepare() {
 	}
 }
 
+// reservedFor returns the reservations for a type.
 func (m *Market) reservedFor(instanceType string) []Reservation {
 	var out []Reservation
 	for _, r := range m.Reservations {
@@ -211,6 +213,7 @@ func (m *Market) reservedFor(instanceType string) []Reservation {
 // reservedShare makes reserved machines cheaper than any other, in the order of their on-demand prices.
 const reservedShare = 10_000_000
 
+// reserved returns the offering of a reservation; false if the type or the class is not in its zone.
 func (m *Market) reserved(r Reservation, partition string, usable bool) (cloud.Offering, bool) {
 	i := slices.IndexFunc(m.Zones, func(z Zone) bool { return z.Name == r.Zone })
 	if i < 0 || !m.Zones[i].Subnet || !m.Offered[r.InstanceType][r.Zone] {
@@ -233,7 +236,7 @@ func (m *Market) reserved(r Reservation, partition string, usable bool) (cloud.O
 	}, true
 }
 
-// Place writes the labels that offerings decide onto the type: the union over the places where it can be. It does not
+// Place sets the labels of a type that offerings decide: all values that any of its offerings can have. They do not
 // depend on prices and stock.
 func (m *Market) Place(it *cloud.InstanceType, t *awsdata.InstanceType) {
 	name, reserved, capacityTypes := t.Name, m.reservedFor(t.Name), capacityTypes(t)
@@ -249,7 +252,7 @@ func (m *Market) Place(it *cloud.InstanceType, t *awsdata.InstanceType) {
 	it.Labels[corev1.LabelTopologyZone] = zones
 	if len(ids) > 0 || len(zones) == 0 {
 		it.Labels[awsv1.LabelTopologyZoneID] = ids
-	} // else the ids are not known yet, and nothing is said about them
+	} // else the ids are not known yet, so the label stays undefined
 	it.Labels[awsv1.LabelCapacityReservationID] = union(reserved, func(r Reservation) string { return r.ID })
 	it.Labels[awsv1.LabelCapacityReservationType] = union(reserved, func(r Reservation) string { return r.Type })
 	it.Labels[awsv1.LabelCapacityReservationInterruptible] =
@@ -267,6 +270,7 @@ func (m *Market) Place(it *cloud.InstanceType, t *awsdata.InstanceType) {
 	}
 }
 
+// union returns the values of reservations, sorted, each once.
 func union(rs []Reservation, value func(Reservation) string) []string {
 	var out []string
 	for _, r := range rs {

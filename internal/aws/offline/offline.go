@@ -84,6 +84,7 @@ func Catalog(o Options) (*cloud.Catalog, error) {
 	return c, nil
 }
 
+// withDefaults returns the options with defaults filled in.
 func (o Options) withDefaults() Options {
 	if o.Region == "" {
 		o.Region = "us-east-1"
@@ -116,6 +117,7 @@ func (o Options) offered(zone string) (types []string, id string) {
 	return awsdata.Offered(o.Region, zone), awsdata.ZoneID(o.Region, zone)
 }
 
+// check returns an error for a region or zone that is not in the data.
 func (o Options) check() error {
 	known := o.allZones()
 	if known == nil {
@@ -147,6 +149,7 @@ func (o Options) key() (string, error) {
 	return string(text), err
 }
 
+// build makes a catalogue.
 func build(o Options) (*cloud.Catalog, error) {
 	class, err := hardware.ClassOf(o.Class, o.Settings)
 	if err != nil {
@@ -169,6 +172,7 @@ func build(o Options) (*cloud.Catalog, error) {
 	return out, nil
 }
 
+// market returns the zones, prices and offered types of the options.
 func market(o Options) *offer.Market {
 	m := &offer.Market{Prices: o.prices(), Offered: map[string]map[string]bool{}, Risks: spotrisk.New(o.Region)}
 	for _, z := range o.allZones() {
@@ -187,8 +191,8 @@ func market(o Options) *offer.Market {
 	return m
 }
 
-// prices returns the price list of the options. A table of prices (Options.Prices) brings its own spot prices, which SpotModel stands for
-// then: nothing is modelled over a table, and one without spot prices sells no spot machines.
+// prices returns the price list of the options. A table of prices (Options.Prices) brings its own spot prices:
+// nothing is modelled then, and a table without spot prices sells no spot machines.
 func (o Options) prices() *price.List {
 	switch {
 	case o.Prices == nil:
@@ -201,7 +205,7 @@ func (o Options) prices() *price.List {
 	return onDemand.List().WithSpot(quotes(o.SpotPrices))
 }
 
-// quotes returns prices in dollars as a price list has them.
+// quotes converts prices in dollars.
 func quotes(dollars map[price.Pool]float64) map[price.Pool]cloud.NanoUSD {
 	out := make(map[price.Pool]cloud.NanoUSD, len(dollars))
 	for pool, d := range dollars {
@@ -210,8 +214,8 @@ func quotes(dollars map[price.Pool]float64) map[price.Pool]cloud.NanoUSD {
 	return out
 }
 
-// Prices returns the price list of a region: on-demand prices that ship with Karpenter, and spot prices as chosen. table has those for
-// SpotTable.
+// Prices returns the price list of a region: on-demand prices that ship with Karpenter, and spot prices as chosen.
+// table holds them for SpotTable.
 func Prices(region string, spot Spot, table map[price.Pool]float64) *price.List {
 	if spot == SpotModel {
 		table = map[price.Pool]float64{}

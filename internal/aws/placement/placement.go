@@ -59,7 +59,7 @@ func (f *Finder) Find(ctx context.Context, s *awsv1.PlacementGroupSelector) (*aw
 	return g.DeepCopy(), nil
 }
 
-// queryOf is the call that finds a group. What looks like an id in a name is still a name.
+// queryOf returns the call that finds a group. A name that looks like an id is still a name.
 func queryOf(s *awsv1.PlacementGroupSelector) *ec2.DescribePlacementGroupsInput {
 	in := &ec2.DescribePlacementGroupsInput{Filters: []ec2types.Filter{ec2api.Filter("state", "available")}}
 	if s.ID != "" {
@@ -70,6 +70,7 @@ func queryOf(s *awsv1.PlacementGroupSelector) *ec2.DescribePlacementGroupsInput 
 	return in
 }
 
+// read reads a group of EC2.
 func read(g ec2types.PlacementGroup) *awsv1.PlacementGroup {
 	out := &awsv1.PlacementGroup{ID: aws.ToString(g.GroupId), Name: aws.ToString(g.GroupName), Strategy: string(g.Strategy)}
 	if out.Strategy == awsv1.PlacementStrategyPartition {

@@ -25,7 +25,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 )
 
-// role reads a role; nil is none.
+// role returns a role, nil if it does not exist.
 func (l *look) role(ctx context.Context, name string) (*iamtypes.Role, error) {
 	name = name[strings.LastIndex(name, "/")+1:]
 	out, err := l.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: &name})
@@ -39,13 +39,14 @@ func (l *look) role(ctx context.Context, name string) (*iamtypes.Role, error) {
 	return out.Role, nil
 }
 
-// A statement is what a trust policy says once. Names and lists may stand for each other in it, so what it holds is looked through.
+// A statement is one statement of a trust policy. Its fields may be texts, lists or maps, so words looks through
+// them.
 type statement struct {
 	Effect                       string
 	Action, Principal, Condition any
 }
 
-// trusted are the statements of a role's trust policy that allow something.
+// trusted returns the statements of a role's trust policy that allow something.
 func trusted(role *iamtypes.Role) []statement {
 	text, err := url.QueryUnescape(aws.ToString(role.AssumeRolePolicyDocument))
 	if err != nil {
@@ -65,21 +66,21 @@ func trusted(role *iamtypes.Role) []statement {
 	return slices.DeleteFunc(all, func(s statement) bool { return s.Effect != "Allow" })
 }
 
-// A grip is what a service of AWS has to do to a role before it can hand it out.
-type grip struct {
+// A roleTrust is what a role must allow a service of AWS before the service can use it.
+type roleTrust struct {
 	service string
 	actions []string
 }
 
 var (
-	pods     = grip{"pods.eks.amazonaws.com", []string{"sts:AssumeRole", "sts:TagSession"}}
-	machines = grip{"ec2.amazonaws.com", []string{"sts:AssumeRole"}}
+	pods     = roleTrust{"pods.eks.amazonaws.com", []string{"sts:AssumeRole", "sts:TagSession"}}
+	machines = roleTrust{"ec2.amazonaws.com", []string{"sts:AssumeRole"}}
 	// inChina is how roles there mostly call EC2; some use the other name.
-	inChina = grip{"ec2.amazonaws.com.cn", []string{"sts:AssumeRole"}}
+	inChina = roleTrust{"ec2.amazonaws.com.cn", []string{"sts:AssumeRole"}}
 )
 
-// lacks is an action that the role's trust policy does not let the service do, "" if there is none.
-func (g grip) lacks(role *iamtypes.Role) string {
+// lacks returns an action that the role's trust policy does not allow the service, "" if it allows all.
+func (g roleTrust) lacks(role *iamtypes.Role) string {
 	statements := trusted(role)
 	for _, action := range g.actions {
 		if !slices.ContainsFunc(statements, func(s statement) bool {
@@ -92,15 +93,15 @@ func (g grip) lacks(role *iamtypes.Role) string {
 	return ""
 }
 
-// command lets the service take the role, and nothing else.
-func (g grip) command(role string) string {
+// command returns the command that lets the service, and nothing else, use the role.
+func (g roleTrust) command(role string) string {
 	return fmt.Sprintf(`aws iam update-assume-role-policy --role-name %s --policy-document `+
 		`'{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"%s"},"Action":["%s"]}]}'`,
 		role[strings.LastIndex(role, "/")+1:], g.service, strings.Join(g.actions, `","`))
 }
 
-// trustsSubject reports whether the role's trust policy allows a token about the subject, and from which providers
-// of tokens.
+// trustsSubject reports whether the role's trust policy allows tokens about the subject, and from which token
+// providers.
 func trustsSubject(role *iamtypes.Role, subject string) (providers []string, ok bool) {
 	for _, s := range trusted(role) {
 		if s.allows("sts:AssumeRoleWithWebIdentity") && slices.ContainsFunc(words(s.Condition),
@@ -111,19 +112,20 @@ func trustsSubject(role *iamtypes.Role, subject string) (providers []string, ok 
 	return providers, ok
 }
 
+// allows reports whether a statement names an action.
 func (s statement) allows(action string) bool {
 	return slices.ContainsFunc(words(s.Action), func(pattern string) bool {
 		return matches(strings.ToLower(pattern), strings.ToLower(action))
 	})
 }
 
-// matches compares with a pattern of a policy.
+// matches reports whether a text matches a pattern of a policy.
 func matches(pattern, text string) bool {
 	ok, err := path.Match(pattern, text)
 	return ok && err == nil
 }
 
-// words are all strings in a piece of a policy that are not the names of fields.
+// words returns all texts in a part of a policy that are not names of fields.
 func words(piece any) []string {
 	var all []string
 	switch piece := piece.(type) {
@@ -141,6 +143,7 @@ func words(piece any) []string {
 	return all
 }
 
+// checkControllerRole checks that the controller's role exists and trusts what gives it to the service account.
 func (l *look) checkControllerRole(ctx context.Context) ([]Finding, error) {
 	role, err := l.role(ctx, l.ControllerRole)
 	if err != nil {
@@ -163,7 +166,8 @@ func (l *look) checkControllerRole(ctx context.Context) ([]Finding, error) {
 	return one(OK, "", "%s", l.ControllerRole), nil
 }
 
-// judgeWebIdentity looks at what a role by annotation wants: trust in the account, as the cluster's own issuer calls it.
+// judgeWebIdentity checks a role that the service account names by annotation: it must trust the account, by the
+// cluster's own token issuer.
 func (l *look) judgeWebIdentity(role *iamtypes.Role) []Finding {
 	subject := "system:serviceaccount:" + l.Namespace + ":" + l.ServiceAccount
 	issuer := l.aws("eks describe-cluster --name %s --query cluster.identity.oidc.issuer --output text", l.Cluster)
@@ -179,6 +183,7 @@ func (l *look) judgeWebIdentity(role *iamtypes.Role) []Finding {
 	return one(OK, "", "%s", l.ControllerRole)
 }
 
+// checkNodeRoles checks the roles that classes name.
 func (l *look) checkNodeRoles(ctx context.Context) ([]Finding, error) {
 	var found []Finding
 	seen := map[string]bool{}
@@ -197,7 +202,7 @@ func (l *look) checkNodeRoles(ctx context.Context) ([]Finding, error) {
 	return found, nil
 }
 
-// nodeRole looks at the role of a class's nodes: that machines may take it, and that the cluster takes machines that have it.
+// nodeRole checks the role of a class's nodes: that EC2 may use it, and that the cluster accepts machines with it.
 func (l *look) nodeRole(ctx context.Context, c *awsv1.EC2NodeClass) ([]Finding, error) {
 	name := c.Spec.Role
 	role, err := l.role(ctx, name)
@@ -210,39 +215,39 @@ func (l *look) nodeRole(ctx context.Context, c *awsv1.EC2NodeClass) ([]Finding, 
 	if role == nil {
 		return one(Missing, l.deploy(), "there is no role %s", name), nil
 	}
-	takers := []grip{machines}
+	takers := []roleTrust{machines}
 	if l.me.Partition == "aws-cn" {
-		takers = []grip{inChina, machines}
+		takers = []roleTrust{inChina, machines}
 	}
-	if !slices.ContainsFunc(takers, func(g grip) bool { return g.lacks(role) == "" }) {
+	if !slices.ContainsFunc(takers, func(g roleTrust) bool { return g.lacks(role) == "" }) {
 		return one(Missing, takers[0].command(name), "machines may not take %s: it does not trust EC2 (%s)", name, takers[0].service), nil
 	}
 	arn := aws.ToString(role.Arn)
 	create := l.aws("eks create-access-entry --cluster-name %s --principal-arn %s --type EC2_LINUX", l.Cluster, arn)
-	switch as, err := l.admits(ctx, arn); {
+	switch as, err := l.accessOf(ctx, arn); {
 	case err != nil:
 		return nil, err
 	case as == people:
 		command := l.aws("eks delete-access-entry --cluster-name %s --principal-arn %s", l.Cluster, arn) + " && " + create
 		return one(Missing, command, "the access entry of %s is one for people: machines cannot join with it", name), nil
-	case as == nobodyThere:
+	case as == noAccess:
 		return one(Missing, create, "the cluster does not take machines with %s: it has neither an access entry nor a "+
 			"line with the group system:nodes in aws-auth", name), nil
 	}
 	return one(OK, "", "%s, and the cluster takes its machines", name), nil
 }
 
-// A guest is what a role is to a cluster.
-type guest int
+// An access says as what a cluster accepts a role.
+type access int
 
 const (
-	nobodyThere guest = iota
+	noAccess access = iota
 	people
 	node
 )
 
-// admits says as what the cluster lets those in who have the role.
-func (l *look) admits(ctx context.Context, arn string) (guest, error) {
+// accessOf returns as what the cluster accepts a role: by its access entry, or by the ConfigMap aws-auth.
+func (l *look) accessOf(ctx context.Context, arn string) (access, error) {
 	out, err := l.eks.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: &l.Cluster, PrincipalArn: &arn})
 	var none *ekstypes.ResourceNotFoundException
 	var mapOnly *ekstypes.InvalidRequestException // clusters that know aws-auth only
@@ -254,19 +259,19 @@ func (l *look) admits(ctx context.Context, arn string) (guest, error) {
 		return node, nil
 	}
 	if !errors.As(err, &none) && !errors.As(err, &mapOnly) {
-		return nobodyThere, err
+		return noAccess, err
 	}
 	var auth corev1.ConfigMap
 	if err := l.kube.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "aws-auth"}, &auth); client.IgnoreNotFound(err) != nil {
-		return nobodyThere, err
+		return noAccess, err
 	}
 	if mapped(auth.Data["mapRoles"], arn) {
 		return node, nil
 	}
-	return nobodyThere, nil
+	return noAccess, nil
 }
 
-// mapped reports whether aws-auth makes nodes of those who have the role. It knows roles without their paths.
+// mapped reports whether aws-auth makes nodes of what has a role. It holds roles without their paths.
 func mapped(lines, arn string) bool {
 	var all []struct {
 		RoleARN string
@@ -285,6 +290,7 @@ func mapped(lines, arn string) bool {
 	return false
 }
 
+// checkProfiles checks the instance profiles that classes name.
 func (l *look) checkProfiles(ctx context.Context) ([]Finding, error) {
 	var found []Finding
 	for _, c := range l.all() {
@@ -310,6 +316,7 @@ func (l *look) checkProfiles(ctx context.Context) ([]Finding, error) {
 	return found, nil
 }
 
+// checkQueue checks that the queue of interruption messages exists.
 func (l *look) checkQueue(ctx context.Context) ([]Finding, error) {
 	_, err := l.sqs.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &l.Queue})
 	if code := ec2api.Code(err); strings.Contains(code, "QueueDoesNotExist") || strings.Contains(code, "NonExistentQueue") {
@@ -326,7 +333,7 @@ func (l *look) checkQueue(ctx context.Context) ([]Finding, error) {
 	return one(OK, "", "%s; the value settings.interruptionQueue has to name it", l.Queue), nil
 }
 
-// checkSpotRole looks for the role without which EC2 refuses the first spot machine of an account.
+// checkSpotRole checks that the role exists without which EC2 refuses the first spot machine of an account.
 func (l *look) checkSpotRole(ctx context.Context) ([]Finding, error) {
 	role, err := l.role(ctx, "AWSServiceRoleForEC2Spot")
 	switch {

@@ -33,6 +33,7 @@ var definitions = []struct{ name, version string }{
 	{"ec2nodeclasses." + awsv1.Group, "v1"}, {"capacitybuffers.autoscaling.x-k8s.io", "v1beta1"},
 }
 
+// minorOf returns the minor of a version, or the version itself if it cannot be read.
 func minorOf(version string) string {
 	minor, err := clusterinfo.Minor(version)
 	if err != nil {
@@ -41,6 +42,7 @@ func minorOf(version string) string {
 	return minor
 }
 
+// judgeVersion checks that Karpenter supports the cluster's version, and names the features for which it is too old.
 func (l *look) judgeVersion() []Finding {
 	if !clusterinfo.Supported(l.minor) {
 		return one(Missing, l.aws("eks update-cluster-version --name %s --kubernetes-version VERSION", l.Cluster),
@@ -55,6 +57,7 @@ func (l *look) judgeVersion() []Finding {
 	return found
 }
 
+// checkDefinitions checks that the cluster serves Karpenter's kinds.
 func (l *look) checkDefinitions(ctx context.Context) ([]Finding, error) {
 	const command = "kubectl apply --server-side -f karpenter-crds.yaml"
 	var missing, old []string
@@ -112,8 +115,8 @@ func (l *look) checkPools(ctx context.Context) ([]Finding, error) {
 	return one(OK, "", "%d NodePools, %d EC2NodeClasses", len(l.pools), len(l.classes)), nil
 }
 
-// usual is the class of getting started, which stands for those that there will be.
-func (l *look) usual() awsv1.EC2NodeClass {
+// defaultClass returns the class of docs/getting-started, which stands for the classes that will be created.
+func (l *look) defaultClass() awsv1.EC2NodeClass {
 	here := map[string]string{v1.Group + "/discovery": l.Cluster}
 	c := awsv1.EC2NodeClass{}
 	c.Name = "default"
@@ -124,15 +127,15 @@ func (l *look) usual() awsv1.EC2NodeClass {
 	return c
 }
 
-// all are the classes to look at.
+// all returns the classes to check; the default class if there is none.
 func (l *look) all() []awsv1.EC2NodeClass {
 	if len(l.classes) == 0 {
-		return []awsv1.EC2NodeClass{l.usual()}
+		return []awsv1.EC2NodeClass{l.defaultClass()}
 	}
 	return l.classes
 }
 
-// annotatedRole is the role that the service account itself names, "" if none.
+// annotatedRole returns the role that the service account names by annotation, "" if it names none.
 func (l *look) annotatedRole(ctx context.Context) (string, error) {
 	var account corev1.ServiceAccount
 	err := l.kube.Get(ctx, client.ObjectKey{Namespace: l.Namespace, Name: l.ServiceAccount}, &account)
@@ -142,6 +145,7 @@ func (l *look) annotatedRole(ctx context.Context) (string, error) {
 	return account.Annotations[roleAnnotation], err
 }
 
+// checkServiceAccount checks that the controller's service account gets the controller's role.
 func (l *look) checkServiceAccount(ctx context.Context) ([]Finding, error) {
 	role, err := l.annotatedRole(ctx)
 	if err != nil {
@@ -181,6 +185,7 @@ func (l *look) checkServiceAccount(ctx context.Context) ([]Finding, error) {
 	return one(OK, "", "%s gets its role from Pod Identity", who), nil
 }
 
+// checkDNS checks that the cluster has a DNS service.
 func (l *look) checkDNS(ctx context.Context) ([]Finding, error) {
 	var dns corev1.Service
 	err := l.kube.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kube-dns"}, &dns)

@@ -16,10 +16,12 @@ import (
 // fewAddresses is less than one larger machine with its pods wants.
 const fewAddresses = 32
 
+// tag returns the command that tags something for discovery.
 func (l *look) tag(what string) string {
 	return l.aws("ec2 create-tags --resources %s --tags Key=%s/discovery,Value=%s", what, v1.Group, l.Cluster)
 }
 
+// checkSubnets checks the subnets that classes select.
 func (l *look) checkSubnets(ctx context.Context) ([]Finding, error) {
 	var found []Finding
 	for _, c := range l.all() {
@@ -39,6 +41,7 @@ func (l *look) checkSubnets(ctx context.Context) ([]Finding, error) {
 	return found, nil
 }
 
+// judgeSubnets returns the finding about the subnets of a class.
 func (l *look) judgeSubnets(class string, subnets []ec2types.Subnet) []Finding {
 	zones := map[string]bool{}
 	free := 0
@@ -59,6 +62,7 @@ func (l *look) judgeSubnets(class string, subnets []ec2types.Subnet) []Finding {
 	return one(OK, "", "%s: %d in %d zones, %d free addresses", class, len(subnets), len(zones), free)
 }
 
+// checkSecurityGroups checks that classes select security groups.
 func (l *look) checkSecurityGroups(ctx context.Context) ([]Finding, error) {
 	var found []Finding
 	for _, c := range l.all() {
@@ -84,6 +88,7 @@ func (l *look) checkSecurityGroups(ctx context.Context) ([]Finding, error) {
 	return found, nil
 }
 
+// checkImages checks that classes select images.
 func (l *look) checkImages(ctx context.Context) ([]Finding, error) {
 	if l.minor == "" {
 		return one(Unknown, "", "which image is right depends on the cluster's version, which is not known"), nil

@@ -46,7 +46,8 @@ type Finding struct {
 	Command string `json:"command,omitempty"` // what mends it
 }
 
-// Names are what things are called. Only the cluster's is needed: the others have the defaults of the installation's templates.
+// Names are the names of what is checked. Only the cluster's is needed: the others have the defaults of the
+// installation's templates.
 type Names struct {
 	Cluster        string
 	Namespace      string // of the controller
@@ -65,7 +66,7 @@ func (n Names) withDefaults() Names {
 	return n
 }
 
-// Input is what is looked at.
+// An Input says what is checked.
 type Input struct {
 	Names Names
 	AWS   aws.Config
@@ -74,7 +75,7 @@ type Input struct {
 	Version func(context.Context) (string, error)
 }
 
-// A look is one preflight: where to ask, and what the first answers were.
+// A look is one preflight: where to ask, and the first answers.
 type look struct {
 	Names
 	cfg     aws.Config
@@ -130,7 +131,7 @@ func Run(ctx context.Context, in Input) []Finding {
 	return all
 }
 
-// asked are those who have to answer before a check knows anything.
+// An asked is a set of servers that a check needs.
 type asked int
 
 const (
@@ -139,7 +140,8 @@ const (
 	nobody asked = 0
 )
 
-// try makes one check. A server that was silent once is not asked again: an address without a host takes long to time out.
+// try makes one check. A server that did not answer once is not asked again: an address without a host takes long to
+// time out.
 func (l *look) try(ctx context.Context, check func(*look, context.Context) ([]Finding, error), asks asked) []Finding {
 	switch {
 	case asks&account&l.silent != 0:
@@ -154,6 +156,7 @@ func (l *look) try(ctx context.Context, check func(*look, context.Context) ([]Fi
 	return found
 }
 
+// explain returns the text of an error, and who did not answer.
 func explain(err error) string {
 	if ec2api.IsDenied(err) {
 		return "you may not read this: " + ec2api.Explain(err)
@@ -169,11 +172,12 @@ func explain(err error) string {
 	return fmt.Sprintf("%s does not answer: %v", who, way.Err)
 }
 
-// one is a check with one finding.
+// one returns a single finding.
 func one(state State, command, format string, args ...any) []Finding {
 	return []Finding{{State: state, Message: fmt.Sprintf(format, args...), Command: command}}
 }
 
+// checkAccount checks the user's AWS credentials.
 func (l *look) checkAccount(ctx context.Context) ([]Finding, error) {
 	if _, err := l.cfg.Credentials.Retrieve(ctx); err != nil {
 		l.silent |= account
@@ -192,6 +196,7 @@ func (l *look) checkAccount(ctx context.Context) ([]Finding, error) {
 	return one(OK, "", "%s in account %s, region %s", l.me, l.me.AccountID, l.cfg.Region), nil
 }
 
+// checkCluster checks that the cluster exists and that its API server answers.
 func (l *look) checkCluster(ctx context.Context) ([]Finding, error) {
 	version, versionErr := l.version(ctx)
 	if versionErr == nil {
@@ -231,20 +236,20 @@ func (l *look) checkCluster(ctx context.Context) ([]Finding, error) {
 	return l.judgeVersion(), nil
 }
 
-// aws is a command of AWS's own, in the region.
+// aws returns a command of the AWS CLI, with the region.
 func (l *look) aws(format string, args ...any) string {
 	return "aws " + fmt.Sprintf(format, args...) + " --region " + l.cfg.Region
 }
 
-// deploy is the command that makes everything in the account that Karpenter needs. Its arguments come before the region, which would
-// end the list.
+// deploy returns the command that makes everything in the account that Karpenter needs. Parameters come before the
+// region, which ends the list.
 func (l *look) deploy(parameters ...string) string {
 	return l.aws("cloudformation deploy --stack-name Karpenter-%s --template-file karpenter-cloudformation.yaml "+
 		"--capabilities CAPABILITY_NAMED_IAM --parameter-overrides %s",
 		l.Cluster, strings.Join(append([]string{"ClusterName=" + l.Cluster}, parameters...), " "))
 }
 
-// roleARN is what a role of the account is called, in the partition that the account is in.
+// roleARN returns the ARN of a role of the account.
 func (l *look) roleARN(name string) string {
 	return arn.ARN{Partition: cmp.Or(l.me.Partition, "aws"), Service: "iam", AccountID: l.me.AccountID, Resource: "role/" + name}.String()
 }

@@ -71,7 +71,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.kube = fake.NewClientBuilder().WithScheme(scheme).Build()
 	dns := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-dns"}, Spec: corev1.ServiceSpec{ClusterIP: "10.100.0.10"}}
-	class := (&look{Names: w.names.withDefaults()}).usual()
+	class := (&look{Names: w.names.withDefaults()}).defaultClass()
 	pool := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	pool.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: awsv1.Group, Kind: awsv1.Kind, Name: "default"}
 	pool.Spec.Limits = v1.Limits{corev1.ResourceCPU: resource.MustParse("1000")}

@@ -25,6 +25,7 @@ var quotas = []struct{ code, what string }{{"L-1216C47A", "on-demand"}, {"L-34B4
 // few is what new accounts get at first: hardly a machine.
 const few = 32
 
+// checkQuotas checks that the account may run enough virtual CPUs.
 func (l *look) checkQuotas(ctx context.Context) ([]Finding, error) {
 	wanted := l.wanted()
 	var found []Finding
@@ -48,7 +49,7 @@ func (l *look) checkQuotas(ctx context.Context) ([]Finding, error) {
 	return found, nil
 }
 
-// wanted is how many virtual CPUs the pools may buy together, as far as they have limits.
+// wanted returns how many virtual CPUs the pools may buy together, as far as they have limits.
 func (l *look) wanted() int64 {
 	var n int64
 	for i := range l.pools {
@@ -59,7 +60,7 @@ func (l *look) wanted() int64 {
 	return n
 }
 
-// quota asks for a limit. The request is made by hand: a client of this one operation is not worth linking.
+// quota asks for a quota. It makes the request by hand, because a client for one operation is not worth linking.
 func (l *look) quota(ctx context.Context, code string) (float64, error) {
 	const service = "servicequotas"
 	body, err := json.Marshal(map[string]string{"ServiceCode": "ec2", "QuotaCode": code})
@@ -87,7 +88,8 @@ func (l *look) quota(ctx context.Context, code string) (float64, error) {
 	return send(l.cfg.HTTPClient, request)
 }
 
-// endpoint is where a service of the region is asked: beside SSM, whose client knows the names of each part of the world.
+// endpoint returns the address of a service in the region, derived from that of SSM, whose client knows the domains
+// of all partitions.
 func (l *look) endpoint(ctx context.Context, service string) (string, error) {
 	if l.cfg.BaseEndpoint != nil {
 		return *l.cfg.BaseEndpoint + "/", nil
@@ -99,6 +101,7 @@ func (l *look) endpoint(ctx context.Context, service string) (string, error) {
 	return "https://" + service + strings.TrimPrefix(beside.URI.Host, "ssm") + "/", nil
 }
 
+// send sends the request for a quota and reads the answer.
 func send(c aws.HTTPClient, request *http.Request) (float64, error) {
 	if c == nil {
 		c = http.DefaultClient

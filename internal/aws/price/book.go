@@ -45,15 +45,15 @@ type Book struct {
 	list atomic.Pointer[List]
 }
 
-// NewBook returns a Book with the prices that ship with Karpenter. isolated says that the price list service cannot be
-// reached.
+// NewBook returns a Book with the prices that ship with Karpenter. isolated means that the price list service cannot
+// be reached.
 func NewBook(region string, isolated bool, spot spotAPI, products productsAPI) *Book {
 	b := &Book{region: region, isolated: isolated, spot: spot, products: products}
 	b.list.Store(Static(region))
 	return b
 }
 
-// Begin takes the prices of a file for those to begin with. It refuses those of another region.
+// Begin replaces the first prices by those of a file. It refuses prices of another region.
 func (b *Book) Begin(file string) error {
 	t, err := ReadTable(file)
 	if err != nil {
@@ -69,7 +69,7 @@ func (b *Book) Begin(file string) error {
 // List returns the current prices. While nothing changes it is the same pointer.
 func (b *Book) List() *List { return b.list.Load() }
 
-// Refresh asks for on-demand and spot prices at the same time. What fails or comes empty keeps its old prices.
+// Refresh asks for on-demand and spot prices at the same time. Prices that fail or come empty stay as they were.
 func (b *Book) Refresh(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var onDemandErr, spotErr error
@@ -85,6 +85,7 @@ func (b *Book) Refresh(ctx context.Context) error {
 	return errors.Join(onDemandErr, spotErr)
 }
 
+// replace stores the edited list if it differs.
 func (b *Book) replace(edit func(*List) *List) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,9 +95,10 @@ func (b *Book) replace(edit func(*List) *List) {
 	}
 }
 
+// refreshOnDemand asks for on-demand prices of the region and of its local zones.
 func (b *Book) refreshOnDemand(ctx context.Context) error {
 	if b.isolated || strings.HasPrefix(b.region, "us-gov-") {
-		return nil // no price list service there: the shipped table stands
+		return nil // there is no price list service: the shipped table stays
 	}
 	prices := map[string]cloud.NanoUSD{}
 	var errs []error
@@ -113,10 +115,11 @@ func (b *Book) refreshOnDemand(ctx context.Context) error {
 	return errors.Join(append(errs, b.refreshLocal(ctx))...)
 }
 
-// machines are the families of products that have machines in them, and the tenancy under which a machine costs what it costs.
+// machines are the product families of the price list that hold machines, each with the tenancy of its usual price.
 var machines = []struct{ tenancy, family string }{{"Shared", "Compute Instance"}, {"Dedicated", "Compute Instance (bare metal)"}}
 
-// refreshLocal asks for the prices of local zones. A type that the price list does not have costs what the region does.
+// refreshLocal asks for the prices of local zones. A type that the price list does not have there costs what it costs
+// in the region.
 func (b *Book) refreshLocal(ctx context.Context) error {
 	if b.Zones == nil {
 		return nil
@@ -143,6 +146,7 @@ func (b *Book) refreshLocal(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// query adds the prices of a query to into, and returns how many there were.
 func (b *Book) query(ctx context.Context, in *pricing.GetProductsInput, into map[string]cloud.NanoUSD) (int, error) {
 	n := 0
 	pages := pricing.NewGetProductsPaginator(b.products, in)
@@ -161,7 +165,7 @@ func (b *Book) query(ctx context.Context, in *pricing.GetProductsInput, into map
 	return n, nil
 }
 
-// ProductsQuery asks for the on-demand prices of Linux machines in a region, or in a group of local zones.
+// ProductsQuery returns the query for on-demand prices of Linux machines in a region, or in a group of local zones.
 func ProductsQuery(region, tenancy, family string) *pricing.GetProductsInput {
 	match := func(field, value string) pricingtypes.Filter {
 		return pricingtypes.Filter{Type: pricingtypes.FilterTypeTermMatch, Field: aws.String(field), Value: aws.String(value)}
@@ -179,7 +183,7 @@ func ProductsQuery(region, tenancy, family string) *pricing.GetProductsInput {
 // yuan is what AWS takes in China.
 const yuan = "CNY"
 
-// Currency returns in what AWS bills a region.
+// Currency returns the currency in which AWS bills a region.
 func Currency(region string) string {
 	if strings.HasPrefix(region, "cn-") {
 		return yuan
@@ -217,9 +221,10 @@ func ReadProduct(text, currency string) (string, cloud.NanoUSD, bool) {
 	return "", 0, false
 }
 
-// maxDollars is above any hourly price; what is dearer is a mistake that would overflow.
+// maxDollars is above any hourly price. A higher price is a mistake, and would overflow.
 const maxDollars = 1e6
 
+// refreshSpot asks for the present spot prices of all types and zones.
 func (b *Book) refreshSpot(ctx context.Context) error {
 	prices := map[Pool]cloud.NanoUSD{}
 	seen := map[Pool]time.Time{}
@@ -244,10 +249,10 @@ func (b *Book) refreshSpot(ctx context.Context) error {
 	return nil
 }
 
-// readSpot takes over a quote; the youngest of a pool counts.
+// readSpot reads a quote; the youngest quote of a pool counts.
 func readSpot(s ec2types.SpotPrice, prices map[Pool]cloud.NanoUSD, seen map[Pool]time.Time) {
 	dollars, err := strconv.ParseFloat(aws.ToString(s.SpotPrice), 64)
-	if priced := dollars >= 0 && dollars < maxDollars; err != nil || s.Timestamp == nil || !priced { // what is no number is neither
+	if priced := dollars >= 0 && dollars < maxDollars; err != nil || s.Timestamp == nil || !priced { // NaN is not priced either
 		return
 	}
 	pool := Pool{string(s.InstanceType), aws.ToString(s.AvailabilityZone)}

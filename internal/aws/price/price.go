@@ -108,6 +108,7 @@ func (l *List) Equal(other *List) bool {
 		maps.Equal(l.spot, other.spot)
 }
 
+// merged returns a map with the entries of both; those of add win.
 func merged[K comparable](old, add map[K]cloud.NanoUSD) map[K]cloud.NanoUSD {
 	out := make(map[K]cloud.NanoUSD, max(len(old), len(add)))
 	maps.Copy(out, old)

@@ -120,6 +120,7 @@ func Fetch(ctx context.Context, region string, api zonesAPI, products productsAP
 	return t, t.readZones(ctx, api)
 }
 
+// readZones asks for the zones of the region and what they offer.
 func (t *Table) readZones(ctx context.Context, api zonesAPI) error {
 	zones, err := api.DescribeAvailabilityZones(ctx, &ec2.DescribeAvailabilityZonesInput{})
 	if err != nil {

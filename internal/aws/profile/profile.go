@@ -128,7 +128,7 @@ func (k *Keeper) Ensure(ctx context.Context, nc *awsv1.EC2NodeClass) (string, er
 	return name, nil
 }
 
-// forget drops what has run out: classes, roles and profiles come and go for as long as the process lives.
+// forget drops entries that have expired: classes, roles and profiles come and go as long as the process lives.
 func (k *Keeper) forget() {
 	k.recent.Sweep()
 	k.roles.Sweep()
@@ -143,7 +143,7 @@ type recentKey struct {
 
 func recentKeyOf(nc *awsv1.EC2NodeClass) recentKey { return recentKey{nc.UID, nc.Spec.Role} }
 
-// knownFor returns the profile of a class of which no call is needed to know that it is right: it was just made, or looked at.
+// knownFor returns the profile of a class if it is known to be right without a call: it was just made, or looked at.
 func (k *Keeper) knownFor(nc *awsv1.EC2NodeClass) (string, bool) {
 	if name, ok := k.recent.Get(recentKeyOf(nc)); ok {
 		return name, true
@@ -153,7 +153,7 @@ func (k *Keeper) knownFor(nc *awsv1.EC2NodeClass) (string, bool) {
 	return current, ok && current != "" && role == roleName(nc.Spec.Role)
 }
 
-// roleName is the last part of a role that may be given with its path.
+// roleName returns the last part of a role that may be given with its path.
 func roleName(role string) string { return path.Base(role) }
 
 // roleOf returns the role in a profile, "" for a profile without role or a profile that does not exist.
@@ -191,6 +191,7 @@ func (k *Keeper) Exists(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
+// create makes a profile with a role. If the role cannot be added, it deletes the profile again.
 func (k *Keeper) create(ctx context.Context, nc *awsv1.EC2NodeClass, role string) (string, error) {
 	if err, ok := k.noRole.Get(role); ok {
 		return "", err
@@ -216,25 +217,26 @@ func (k *Keeper) create(ctx context.Context, nc *awsv1.EC2NodeClass, role string
 	return "", errors.Join(err, k.Delete(ctx, name))
 }
 
-// aboutProfile says that IAM misses the profile, which it may not show yet, and not the role.
+// aboutProfile reports whether IAM did not find the profile, which it may not show yet, and not the role.
 func aboutProfile(err error) bool {
 	return strings.Contains(strings.ToLower(ec2api.Message(err)), "instance profile")
 }
 
-// Name is the name of a profile of a class.
+// Name returns the name of a profile of a class.
 func (k *Keeper) Name(class, unique string) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s/%s", k.region, class, unique)
 	return fmt.Sprintf("%s_%d", k.cluster, h.Sum64())
 }
 
-// legacyName is the name that old releases gave to the one profile of a class, outside any path.
+// legacyName returns the name that old releases gave to the one profile of a class, outside any path.
 func (k *Keeper) legacyName(class string) string {
 	h := fnv.New64() // FNV-1, not 1a: it must be the name that was given then
 	h.Write([]byte(k.region + class))
 	return fmt.Sprintf("%s_%d", k.cluster, h.Sum64())
 }
 
+// path returns the path of all profiles of the cluster, or of one class by its UID.
 func (k *Keeper) path(uid string) string {
 	p := fmt.Sprintf("/karpenter/%s/%s/", k.region, k.cluster)
 	if uid != "" {
@@ -243,6 +245,7 @@ func (k *Keeper) path(uid string) string {
 	return p
 }
 
+// tags returns the tags of a class's profile, sorted.
 func (k *Keeper) tags(nc *awsv1.EC2NodeClass) []iamtypes.Tag {
 	all := maps.Clone(nc.Spec.Tags)
 	if all == nil {
@@ -317,6 +320,7 @@ func (k *Keeper) Collect(ctx context.Context, used map[string]bool) error {
 	return errors.Join(errs...)
 }
 
+// list returns the names of the profiles under a path.
 func (k *Keeper) list(ctx context.Context, prefix string) ([]string, error) {
 	var names []string
 	pages := iam.NewListInstanceProfilesPaginator(k.api, &iam.ListInstanceProfilesInput{PathPrefix: &prefix})

@@ -1,7 +1,8 @@
 // Package reservation finds the capacity reservations that a node class may use, and keeps count of what is left in them.
 //
-// Between two listings the count follows our own launches and terminations, and errs on the high side: a launch
-// into a reservation that is used up fails and corrects it, a reservation that is never tried would leave it unused.
+// Between two listings the count follows Karpenter's own launches and terminations. It is rather too high than too low: a
+// launch into a reservation that is used up fails and corrects the count, but a reservation whose count is too low would
+// never be tried, and stay unused.
 package reservation
 
 import (
@@ -84,7 +85,8 @@ func (b *Book) Find(ctx context.Context, nc *awsv1.EC2NodeClass, now time.Time) 
 	return out, nil
 }
 
-// queriesOf turns selector terms into calls: the ids together, each other term alone.
+// queriesOf returns one call for each selector term. Ids are not put into one call, because one id that does not
+// exist would fail the call for all others.
 func queriesOf(terms []awsv1.CapacityReservationSelectorTerm) []*ec2.DescribeCapacityReservationsInput {
 	active := ec2api.Filter("state", "active")
 	var ids []string
@@ -113,6 +115,7 @@ func queriesOf(terms []awsv1.CapacityReservationSelectorTerm) []*ec2.DescribeCap
 	return out
 }
 
+// ask returns the reservations of a query, from the cache if they are there.
 func (b *Book) ask(ctx context.Context, q *ec2.DescribeCapacityReservationsInput) ([]ec2types.CapacityReservation, error) {
 	key := queryKey(q)
 	if found, ok := b.lists.Get(key); ok {
@@ -144,12 +147,13 @@ func queryKey(q *ec2.DescribeCapacityReservationsInput) string {
 // the block takes no more machines and gives those up that it has, so that their pods get ten minutes.
 const Leave = 40 * time.Minute
 
-// Ending says that a reservation is a capacity block that is about to end.
+// Ending reports whether a reservation is a capacity block that is about to end.
 func Ending(r *awsv1.CapacityReservation, now time.Time) bool {
 	return r.ReservationType == awsv1.CapacityReservationTypeCapacityBlock && r.EndTime != nil && !now.Before(r.EndTime.Add(-Leave))
 }
 
-// read takes over a reservation that Karpenter can launch into: active, not over, of a kind that is known.
+// read reads a reservation; false if Karpenter cannot launch into it: it is not active, is over, or of an unknown
+// kind.
 func read(r ec2types.CapacityReservation, now time.Time) (awsv1.CapacityReservation, bool) {
 	ended := r.EndDate != nil && !r.EndDate.After(now)
 	// The status of a class knows no other ways of matching; the whole status would be refused.
@@ -177,7 +181,7 @@ func read(r ec2types.CapacityReservation, now time.Time) (awsv1.CapacityReservat
 	return out, true
 }
 
-// special names the type of a reservation that Karpenter cannot launch into, "" for those that are known.
+// special returns the type of a reservation that Karpenter cannot launch into, "" for known types.
 func special(r ec2types.CapacityReservation) string {
 	switch r.ReservationType {
 	case "", ec2types.CapacityReservationTypeDefault, ec2types.CapacityReservationTypeCapacityBlock:
@@ -186,6 +190,7 @@ func special(r ec2types.CapacityReservation) string {
 	return string(r.ReservationType)
 }
 
+// sync notes how many machines EC2 reports as left.
 func (b *Book) sync(found []ec2types.CapacityReservation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,9 +225,10 @@ func (b *Book) Launched(id string, called time.Time) {
 // Terminated counts a machine of a reservation that is gone.
 func (b *Book) Terminated(id string) { b.change(id, func(r remaining) int { return r.count + 1 }) }
 
-// UsedUp says that a reservation turned out to have nothing left.
+// UsedUp notes that a reservation turned out to have nothing left.
 func (b *Book) UsedUp(id string) { b.change(id, func(remaining) int { return 0 }) }
 
+// change replaces the number that is left in a known reservation.
 func (b *Book) change(id string, next func(remaining) int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,7 +243,7 @@ func (b *Book) change(id string, next func(remaining) int) {
 	}
 }
 
-// Sequence is a number that changes whenever Left may give another answer.
+// Sequence returns a number that changes whenever Left may give another answer.
 func (b *Book) Sequence() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,11 +1,11 @@
 // Package shortage remembers what was found to be out: pools, whole capacity types, capacity reservations, zones of placement groups,
 // and subnets without addresses.
 //
-// What is out for a placement group may well be there outside of it, so that concerns the group only. What is out without a group is out
-// for everybody.
+// A pool that is out in a placement group may be available without the group, so such an entry concerns the group only. A pool that is out
+// without a group is out in all groups too.
 //
-// An entry counts for three minutes from when it was last marked. Sequence changes with every mark and every entry that
-// runs out, so that values derived from the stock can be renewed then.
+// An entry counts for three minutes after it was last marked. Sequence changes with every mark and every entry that expires, so that
+// values derived from the list can be renewed then.
 package shortage
 
 import (
@@ -25,7 +25,7 @@ type Pool struct {
 // A Place is a placement group and one of its partitions; both are empty outside of groups.
 type Place struct{ Group, Partition string }
 
-// A List is what is known to be out. It may be used concurrently.
+// A List holds what is known to be out. It may be used concurrently.
 type List struct {
 	mu       sync.Mutex
 	sequence uint64
@@ -42,19 +42,19 @@ type (
 // New returns a List in which nothing is out.
 func New() *List { return &List{until: map[any]time.Time{}} }
 
-// Mark says that a pool is out.
+// Mark notes that a pool is out.
 func (s *List) Mark(p Pool) { s.mark(p) }
 
-// MarkCapacityType says that a whole capacity type is out.
+// MarkCapacityType notes that a whole capacity type is out.
 func (s *List) MarkCapacityType(ct string) { s.mark(capacityType(ct)) }
 
-// MarkReservation says that nothing can be launched into a capacity reservation, although places may be left in it.
+// MarkReservation notes that nothing can be launched into a capacity reservation, although places may be left in it.
 func (s *List) MarkReservation(id string) { s.mark(reservation(id)) }
 
-// MarkGroup says that a placement group takes no more machines in a zone, whatever they are.
+// MarkGroup notes that a placement group takes no more machines in a zone, of any type.
 func (s *List) MarkGroup(group, zone string) { s.mark(groupZone{group, zone}) }
 
-// MarkSubnet says that a subnet has no free addresses.
+// MarkSubnet notes that a subnet has no free addresses.
 func (s *List) MarkSubnet(id string) { s.mark(subnet(id)) }
 
 func (s *List) mark(key any) {
@@ -64,7 +64,7 @@ func (s *List) mark(key any) {
 	s.sequence++
 }
 
-// Sequence is a number that changes whenever an answer may.
+// Sequence returns a number that changes whenever an answer may change.
 func (s *List) Sequence() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,8 @@ func (s *List) Sequence() uint64 {
 	return s.sequence
 }
 
-// Out reports whether a pool, or its whole capacity type, is out. One in a placement group is also out when it is so outside of it.
+// Out reports whether a pool, or its whole capacity type, is out. A pool in a placement group is also out if it is
+// out without the group.
 func (s *List) Out(p Pool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

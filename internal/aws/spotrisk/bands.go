@@ -16,12 +16,13 @@ var published string
 // unknown is the band of families about which nothing is published.
 const unknown = 1
 
-// bands are those of types in a region, and those of families everywhere, of which the size is empty.
+// A bands holds the published bands of types in a region, and of families in all regions, whose size is "".
 type bands map[kind]int
 
 type kind struct{ family, size string }
 
-// bandsOf reads the published bands as far as they say something about a region.
+// bandsOf reads the published bands of a region's types. A family gets the median of its bands in all regions, for
+// types that are not listed.
 func bandsOf(text, region string) (bands, error) {
 	out, own := bands{}, false
 	for n, line := range strings.Split(text, "\n") {
@@ -53,7 +54,7 @@ func bandsOf(text, region string) (bands, error) {
 	return out, nil
 }
 
-// prior is how often, in interruptions an hour, machines of a type are taken back as far as is published.
+// prior returns the published rate of interruptions of a type, in interruptions per hour of a machine.
 func (b bands) prior(instanceType string) float64 {
 	family, size, _ := strings.Cut(instanceType, ".")
 	for _, k := range []kind{{family, size}, {family: family}} {

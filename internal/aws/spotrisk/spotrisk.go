@@ -49,8 +49,8 @@ func New(region string) *Memory {
 	return &Memory{bands: b, records: map[price.Pool]hazard.Record{}, known: map[price.Pool]risk{}}
 }
 
-// Of returns how often machines of a type in a zone are expected to be taken back, in billionths of an interruption an hour, and whether
-// some were, or could not be had, a short while ago.
+// Of returns how often machines of a type in a zone are expected to be interrupted, in billionths per hour, and
+// whether some were interrupted or not to be had recently (rests).
 func (m *Memory) Of(p price.Pool) (nano int64, rests bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,19 +60,20 @@ func (m *Memory) Of(p price.Pool) (nano int64, rests bool) {
 	return hazard.Nano(m.bands.prior(p.Type)), false
 }
 
-// Sequence is a number that changes whenever Of may give another answer.
+// Sequence returns a number that changes whenever Of may give another answer.
 func (m *Memory) Sequence() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sequence
 }
 
-// Interrupted notes that a machine was taken back.
+// Interrupted notes that a machine was interrupted.
 func (m *Memory) Interrupted(p price.Pool) { m.note(p, hazard.Record.Interrupted) }
 
 // Failed notes that a machine could not be had.
 func (m *Memory) Failed(p price.Pool) { m.note(p, hazard.Record.Failed) }
 
+// note changes the record of a type in a zone.
 func (m *Memory) note(p price.Pool, seen func(hazard.Record, time.Time) hazard.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,8 +81,14 @@ func (m *Memory) note(p price.Pool, seen func(hazard.Record, time.Time) hazard.R
 	m.tell(p)
 }
 
-// Look counts the hours since the last look of the machines that run. Evidence is followed from now on, or not.
-func (m *Memory) Look(running []Machine, follow bool) {
+// Observe adds the hours that machines have run since the last call, and lets evidence count from now on.
+func (m *Memory) Observe(running []Machine) { m.look(running, true) }
+
+// Ignore lets only published rates count from now on. Evidence that is remembered grows old.
+func (m *Memory) Ignore() { m.look(nil, false) }
+
+// look adds hours, lets records grow old, and drops those that are empty.
+func (m *Memory) look(running []Machine, follow bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
@@ -103,7 +110,8 @@ func (m *Memory) Look(running []Machine, follow bool) {
 	}
 }
 
-// hours is how long a machine has run that was not counted yet. What ran before the first look has lost a part of its weight.
+// hours returns how long a machine has run since it was last counted. Hours before the first look are discounted by
+// age, as records are.
 func (m *Memory) hours(x Machine, now time.Time) float64 {
 	if !m.looked.IsZero() && !x.Since.After(m.looked) {
 		return now.Sub(m.looked).Hours()
@@ -113,7 +121,7 @@ func (m *Memory) hours(x Machine, now time.Time) float64 {
 	return half * -math.Expm1(-age.Hours()/half)
 }
 
-// tell changes what Of returns for a type in a zone, where that is something else.
+// tell updates what Of returns for a type in a zone.
 func (m *Memory) tell(p price.Pool) {
 	r := m.records[p]
 	now := risk{hazard.Nano(r.Rate(m.bands.prior(p.Type))), r.Rests}

@@ -46,7 +46,7 @@ func TestEvidenceCountsWhileItIsFollowed(t *testing.T) {
 		if rate(m, m5) != before || rests(m, m5) || m.Sequence() != sequence {
 			t.Error("evidence changes something that is not followed")
 		}
-		m.Look(nil, true)
+		m.Observe(nil)
 		if rate(m, m5) <= before || !rests(m, m5) || m.Sequence() == sequence {
 			t.Error("evidence changes nothing")
 		}
@@ -55,17 +55,17 @@ func TestEvidenceCountsWhileItIsFollowed(t *testing.T) {
 		}
 		sequence = m.Sequence()
 		time.Sleep(2 * time.Hour)
-		m.Look(nil, true)
+		m.Observe(nil)
 		if rests(m, m5) || m.Sequence() == sequence {
 			t.Error("it still rests after two hours")
 		}
 		time.Sleep(20 * hazard.HalfLife)
-		m.Look(nil, true)
+		m.Observe(nil)
 		if rate(m, m5) != before || len(m.records)+len(m.known) > 0 {
 			t.Errorf("after 20 weeks it is %d, want %d; %d records", rate(m, m5), before, len(m.records))
 		}
 		sequence = m.Sequence()
-		m.Look(nil, true)
+		m.Observe(nil)
 		if m.Sequence() != sequence {
 			t.Error("the sequence moved although nothing changed")
 		}
@@ -77,12 +77,12 @@ func TestHoursOfMachines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, running := New("us-east-1"), []Machine{{m5, time.Now()}, {m5, time.Now()}}
 		for range 5 * 24 * 60 {
-			m.Look(running, true)
+			m.Observe(running)
 			time.Sleep(time.Minute)
 		}
-		m.Look(running, true)
+		m.Observe(running)
 		restarted := New("us-east-1")
-		restarted.Look(running, true)
+		restarted.Observe(running)
 		had, has := m.records[m5].Hours, restarted.records[m5].Hours
 		if had < 180 || had > 240 || has < 0.98*had || has > 1.02*had {
 			t.Errorf("two machines of five days count %.1f hours, after a restart %.1f", had, has)

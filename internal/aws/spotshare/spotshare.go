@@ -1,8 +1,8 @@
 // Package spotshare keeps one type in one zone from being too large a part of the spot machines of a pool, and of those of one workload.
 //
-// A launch may come as any of the offerings that it names. Where launches are under way at the same time, each is therefore given a part of
-// the offerings, so that no offering is named by more of them than it may have. A limit never keeps a launch from being made: where every
-// offering has its share already, those that have least of it are left.
+// A launch may give any of the offerings that it names. So launches that are under way at the same time get different
+// parts of the offerings, and no offering is named by more launches than it may have. The limit never stops a launch:
+// if every offering has its share already, the launch may name the offerings that have the least of it.
 package spotshare
 
 import (
@@ -17,10 +17,10 @@ import (
 // Few is the number of machines, or of a workload's pods, from which on shares are kept.
 const Few = 4
 
-// Machines is what counts as machines in Weights.
+// Machines is the key under which Weights count machines.
 const Machines = ""
 
-// Weights are what a machine counts: one of Machines, and by workload the pods that it was opened for.
+// Weights are how much a machine counts: 1 for Machines, and for each workload the pods that it was opened for.
 type Weights map[string]int
 
 // A Machine is a spot machine that runs.
@@ -46,6 +46,7 @@ type Ledger struct {
 	coming map[*coming]bool
 }
 
+// A coming is a launch that is under way, with the offerings that it may become.
 type coming struct {
 	pool string
 	of   Weights
@@ -55,8 +56,8 @@ type coming struct {
 // New returns a Ledger of no launches.
 func New() *Ledger { return &Ledger{turn: map[string]int{}, coming: map[*coming]bool{}} }
 
-// Begin returns the offerings that a launch may name, nil for all of them, and whether these keep the share. done is called when the
-// launch has ended.
+// Begin returns the offerings that a launch may name, nil for all of them, and whether the shares are kept with
+// these. done is called when the launch has ended.
 func (l *Ledger) Begin(q *Question) (named map[price.Pool]bool, kept bool, done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,15 +104,16 @@ func (w Weights) add(more Weights) {
 	}
 }
 
-// parts is into how many parts offerings are shared out among launches, so that each gets no more launches than it may have.
+// parts returns into how many parts offerings are divided among launches, so that no offering is named by more
+// launches than it may have.
 func (l *Ledger) parts(share float64, total int) int {
 	return int(math.Ceil(float64(total) / float64(most(share, total))))
 }
 
-// most is how many of a number one offering may have.
+// most returns how many of a total one offering may have; at least 1.
 func most(share float64, total int) int { return max(1, int(share*float64(total)+1e-9)) }
 
-// loads are what each offering has, or may get from launches that are under way.
+// loads returns what each offering has, or may get from launches that are under way.
 func (l *Ledger) loads(q *Question) map[price.Pool]Weights {
 	out := map[price.Pool]Weights{}
 	add := func(o price.Pool, w Weights) {
@@ -133,7 +135,8 @@ func (l *Ledger) loads(q *Question) map[price.Pool]Weights {
 	return out
 }
 
-// free returns the offerings that keep every share with the launch. One machine may always have what it was opened for.
+// free returns the offerings that keep every share with this launch. An offering without any load of a workload may
+// always take one machine.
 func (l *Ledger) free(q *Question, total Weights) []price.Pool {
 	loads := l.loads(q)
 	return slices.DeleteFunc(slices.Clone(q.Offered), func(o price.Pool) bool {
@@ -146,7 +149,7 @@ func (l *Ledger) free(q *Question, total Weights) []price.Pool {
 	})
 }
 
-// least returns the offerings of which the largest share that they would have is the smallest.
+// least returns the offerings whose largest share would be the smallest with this launch.
 func (l *Ledger) least(q *Question, total Weights) (out []price.Pool) {
 	loads, lowest := l.loads(q), math.Inf(1)
 	for _, o := range q.Offered {

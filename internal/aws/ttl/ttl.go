@@ -1,6 +1,6 @@
-// Package ttl holds a map whose entries run out.
+// Package ttl holds a map whose entries expire.
 //
-// Nothing runs in the background: an entry that has run out is dropped when it is looked up or when Sweep is called.
+// Nothing runs in the background: an expired entry is dropped when it is looked up or when Sweep is called.
 package ttl
 
 import (
@@ -49,7 +49,7 @@ func (m *Map[K, V]) Put(key K, value V) {
 	m.entries[key] = entry[V]{value, time.Now().Add(m.life)}
 }
 
-// Touch lets a key live as long as if it had been put now. It reports whether the key was still there.
+// Touch extends the life of a key as if it had been put now. It reports whether the key was still there.
 func (m *Map[K, V]) Touch(key K) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,14 +62,14 @@ func (m *Map[K, V]) Touch(key K) bool {
 	return true
 }
 
-// Delete forgets a key.
+// Delete removes a key.
 func (m *Map[K, V]) Delete(key K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.entries, key)
 }
 
-// Sweep drops what has run out and returns it.
+// Sweep removes the entries that have expired, and returns them.
 func (m *Map[K, V]) Sweep() map[K]V {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +88,7 @@ func (m *Map[K, V]) Sweep() map[K]V {
 	return out
 }
 
-// All returns what has not run out.
+// All returns the entries that have not expired.
 func (m *Map[K, V]) All() map[K]V {
 	m.mu.Lock()
 	defer m.mu.Unlock()

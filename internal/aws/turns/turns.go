@@ -1,7 +1,7 @@
-// Package turns runs a step for each of many named things, when one changed or when its time has come.
+// Package turns runs a step for each of many named objects, when one changed or when its time has come: a work queue.
 //
-// Steps of different names run at the same time, steps of one name never do. A step that fails is repeated, later and
-// later, until it succeeds or the thing changes.
+// Steps of different names run at the same time, steps of one name never do. A step that fails is repeated with growing
+// pauses, until it succeeds or Call is called for its name.
 package turns
 
 import (
@@ -20,13 +20,14 @@ const (
 // Workers is how many steps run at the same time.
 const Workers = 10
 
-// Turns knows whose turn it is. The zero value is ready to use.
+// A Turns knows when each name is due. The zero value is ready to use.
 type Turns struct {
 	mu   sync.Mutex
 	all  map[string]*turn
 	wake chan struct{}
 }
 
+// A turn is the state of one name.
 type turn struct {
 	due      time.Time // zero for never
 	running  bool
@@ -34,11 +35,11 @@ type turn struct {
 	failures int
 }
 
-// Call gives a name its turn now. It never blocks.
+// Call makes a name due now. It never blocks.
 func (t *Turns) Call(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	one := t.named(name)
+	one := t.turnOf(name)
 	one.failures = 0
 	if one.running {
 		one.again = true
@@ -48,7 +49,7 @@ func (t *Turns) Call(name string) {
 	t.signal()
 }
 
-func (t *Turns) named(name string) *turn {
+func (t *Turns) turnOf(name string) *turn {
 	if t.all == nil {
 		t.all = map[string]*turn{}
 	}
@@ -73,8 +74,8 @@ func (t *Turns) waker() chan struct{} {
 	return t.wake
 }
 
-// Run takes turns until ctx ends, and returns when the last step has. watched may be nil. step says when to look
-// again, 0 for never, and gets only names that were called.
+// Run runs steps until ctx ends, and returns when the last step has ended. watched may be nil. step returns when to
+// run again, 0 for never; it gets only names that were called.
 func (t *Turns) Run(ctx context.Context, watched *telemetry.Loop, step func(ctx context.Context,
 	name string) (time.Duration, error)) error {
 	t.mu.Lock()
@@ -90,7 +91,7 @@ func (t *Turns) Run(ctx context.Context, watched *telemetry.Loop, step func(ctx 
 			watched.Waiting(len(names) - i)
 			slots <- struct{}{}
 			running.Go(func() {
-				again, err := one(ctx, watched, name, step)
+				again, err := runStep(ctx, watched, name, step)
 				if err != nil {
 					watched.Retried()
 				}
@@ -105,8 +106,8 @@ func (t *Turns) Run(ctx context.Context, watched *telemetry.Loop, step func(ctx 
 	}
 }
 
-// one takes one step. A step that panics fails.
-func one(ctx context.Context, watched *telemetry.Loop, name string, step func(context.Context, string) (time.Duration,
+// runStep runs one step. A panic becomes its error.
+func runStep(ctx context.Context, watched *telemetry.Loop, name string, step func(context.Context, string) (time.Duration,
 	error)) (again time.Duration, err error) {
 	turn, ctx := watched.Begin(ctx, "step of "+name)
 	defer turn.End(&err)
@@ -115,7 +116,7 @@ func one(ctx context.Context, watched *telemetry.Loop, name string, step func(co
 	return again, err
 }
 
-// ready marks the names that are due as running, and says how long until the next is due.
+// ready marks the names that are due as running, and returns how long until the next is due.
 func (t *Turns) ready() (names []string, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,10 +135,11 @@ func (t *Turns) ready() (names []string, wait time.Duration) {
 	return names, wait
 }
 
+// finish notes the outcome of a step: a failed one is repeated with growing pauses.
 func (t *Turns) finish(name string, again time.Duration, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	one := t.named(name)
+	one := t.turnOf(name)
 	one.running = false
 	switch {
 	case one.again:

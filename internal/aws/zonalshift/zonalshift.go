@@ -1,8 +1,8 @@
 // Package zonalshift follows ARC zonal shifts: zones from which the cluster's traffic is shifted away, because an
 // operator or AWS found them impaired.
 //
-// What was heard last counts while nothing newer is heard: a shift that an operator started until its own end, one
-// that AWS started by itself for some minutes.
+// While ARC cannot be asked, the last answer counts: a shift that an operator started counts until its end, a shift that
+// AWS started by itself for autoLife.
 package zonalshift
 
 import (
@@ -24,10 +24,10 @@ type api interface {
 		...func(*arczonalshift.Options)) (*arczonalshift.GetManagedResourceOutput, error)
 }
 
-// autoLife is how long a shift counts for which ARC tells no end, after it was heard of.
+// autoLife is how long a shift without an end counts after ARC last reported it.
 const autoLife = 5 * time.Minute
 
-// A Watch knows the zones that are shifted away. It may be used concurrently; a nil one knows of none.
+// A Watch knows the zones that are shifted away. It may be used concurrently; a nil Watch knows of none.
 type Watch struct {
 	api     api
 	cluster string // ARN
@@ -86,7 +86,7 @@ func (w *Watch) Away(zoneID string) bool {
 	return ok
 }
 
-// Zones are the ids of the zones that are shifted away, sorted.
+// Zones returns the ids of the zones that are shifted away, sorted.
 func (w *Watch) Zones() []string {
 	if w == nil {
 		return nil
@@ -97,7 +97,7 @@ func (w *Watch) Zones() []string {
 	return slices.Sorted(maps.Keys(w.until))
 }
 
-// Sequence is a number that changes whenever Away may give another answer.
+// Sequence returns a number that changes whenever Away may give another answer.
 func (w *Watch) Sequence() uint64 {
 	if w == nil {
 		return 0

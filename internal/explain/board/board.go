@@ -1,7 +1,5 @@
-// Package board holds the last word of the loops about what is not as it might be: why pods have no place, what keeps nodes, which steps
-// are under way. Loops write it where they report it to people; the views of the cluster read it.
-//
-// A Board receives values and keeps them until it receives others. It holds nothing of its own, and no loop reads it.
+// Package board keeps the latest explanations of the loops: why pods have no place, what keeps nodes, which steps are under way. Loops
+// write them when they report them as events; the views of the cluster (page, top) read them. No loop reads the board.
 package board
 
 import (
@@ -32,7 +30,7 @@ type Step struct {
 	ID     string
 	Stage  Stage
 	Reason v1.DisruptionReason
-	Text   string   // what goes and what comes, in one sentence; "" if not known after a restart
+	Text   string   // which nodes go and which come, in one sentence; "" if not known after a restart
 	Claims []string // that go
 	Opens  []string // claims that come
 	Saves  cloud.NanoUSD
@@ -41,7 +39,7 @@ type Step struct {
 	Until  time.Time // when it is looked at again, or taken back at the latest
 }
 
-// Begun is a step as far as the record on its claims tells of it.
+// Begun returns the step that a record on claims describes, as far as the record holds it.
 func Begun(r steprecord.Record) Step {
 	s := Step{ID: r.ID, Stage: Going, Reason: r.Reason, Opens: r.Replacements, Since: r.Created, Until: r.Deadline}
 	if len(r.Replacements) > 0 {
@@ -53,7 +51,7 @@ func Begun(r steprecord.Record) Step {
 	return s
 }
 
-// Disruption is what the planner of disruption said last.
+// A Disruption is the latest result of the disruption planner.
 type Disruption struct {
 	Kept     []disrupt.Refusal                // what keeps nodes, or makes it better to keep them
 	Budgets  map[string][]v1.DisruptionReason // pools whose budgets allow no more, with the reasons
@@ -62,7 +60,7 @@ type Disruption struct {
 	Before, Target cloud.NanoUSD
 }
 
-// Found is what one pass of the planner said.
+// Found returns the result of one pass of the planner.
 func Found(out *disrupt.Proposal) Disruption {
 	return Disruption{Kept: slices.Concat(out.Blocks, out.Notes), Budgets: out.Budgets, HeldBack: out.HeldBack,
 		Before: out.Before, Target: out.Target}
@@ -77,15 +75,15 @@ type Board struct {
 	steps      []Step
 }
 
-// New returns a board on which nothing stands.
+// New returns an empty board.
 func New() *Board { return &Board{} }
 
-// Refuse replaces what is said of pods that wait, by UID.
+// Refuse replaces the explanations of pods that wait, by UID.
 func (b *Board) Refuse(why map[types.UID]string) {
 	b.set(func() { b.refused = why })
 }
 
-// Keep replaces what is said of disruption.
+// Keep replaces the result of the disruption planner.
 func (b *Board) Keep(d Disruption) {
 	b.set(func() { b.disruption = d })
 }
@@ -95,6 +93,7 @@ func (b *Board) Step(steps []Step) {
 	b.set(func() { b.steps = steps })
 }
 
+// set makes one change under the lock and raises the version.
 func (b *Board) set(what func()) {
 	if b == nil {
 		return
@@ -105,15 +104,15 @@ func (b *Board) set(what func()) {
 	b.version++
 }
 
-// A View is what stands on a board at one moment.
+// A View is the content of a board at one moment.
 type View struct {
-	Version uint64 // grows with everything that is said
+	Version uint64 // grows with each change of the board
 	Refused map[types.UID]string
 	Disruption
 	Steps []Step
 }
 
-// View returns what stands there now.
+// View returns the present content.
 func (b *Board) View() View {
 	if b == nil {
 		return View{}

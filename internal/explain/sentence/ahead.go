@@ -10,15 +10,16 @@ import (
 	"karpenter.sh/karpenter/internal/core/forecast"
 )
 
-// Announced names an announcement: what announces pods, as kind and name, and for when.
+// An Announced is an announcement of pods: its source as kind and name, and when the pods are due.
 type Announced struct {
 	Source, Namespace string
 	Due               time.Time      // zero for at once
-	Learned           forecast.Basis // zero for what is known
+	Learned           forecast.Basis // zero if the pods were announced and not learned
 }
 
-// OpenedAhead says what a machine was opened for, with the number of pods of each announcement; "" if none of it was announced. The
-// name of a CapacityBuffer has no space; without a schedule it announces nothing.
+// OpenedAhead returns what a machine was opened for ahead of time, with the number of pods of each announcement; ""
+// if none of its pods was announced. A source without a space is the name of a CapacityBuffer, which announces
+// nothing if it has no schedule (Due).
 func OpenedAhead(pods map[Announced]int, now time.Time) string {
 	var parts []string
 	for a, n := range pods {
@@ -50,8 +51,8 @@ func OpenedAhead(pods map[Announced]int, now time.Time) string {
 	return fmt.Sprintf("opened at %s for %s", now.Format("15:04"), strings.Join(parts, "; "))
 }
 
-// AnnouncedInVain says that no machines are opened ahead of time for an object any more, because its pods did not come so many times in
-// a row, and where its owner can look.
+// AnnouncedInVain says that no machines are opened ahead of time for an object any more, because its pods did not
+// come several times in a row. It also says where the owner should look.
 func AnnouncedInVain(kind string, times int) string {
 	maker := "its Jobs"
 	if kind != "CronJob" {
@@ -62,7 +63,7 @@ func AnnouncedInVain(kind string, times int) string {
 		"Pods that come get machines as always", Count(times, "time"), kind, maker)
 }
 
-// LearnedFrom says what an expectation rests on, such as "9 of the last 10 weekdays".
+// LearnedFrom says what an expectation is based on, such as "9 of the last 10 weekdays".
 func LearnedFrom(b forecast.Basis) string {
 	days := b.Days + "s"
 	switch b.Days {
@@ -74,7 +75,7 @@ func LearnedFrom(b forecast.Basis) string {
 	return fmt.Sprintf("%d of the last %d %s", b.Came, b.Of, days)
 }
 
-// LearningOff says that no room is kept for what was learned, and until when.
+// LearningOff says that no room is kept for learned pods, until when, and what that room cost and saved.
 func LearningOff(unused, saved float64, until time.Time) string {
 	return fmt.Sprintf("room that was kept ahead of time cost $%.2f while it was not used, and pods that came in time would have waited "+
 		"for $%.2f of room: nothing is kept until %s, or until the annotation %s is removed and set again", unused, saved,

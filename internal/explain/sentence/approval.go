@@ -7,7 +7,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/approval"
 )
 
-// Difference says why a step is not the approved one.
+// Difference says how a step differs from the approved one.
 func Difference(d approval.Difference) string {
 	return map[approval.Difference]string{
 		approval.Why:      "its nodes would go for another reason now",

@@ -8,7 +8,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/buffer"
 )
 
-// BufferFlaw says why it is not known what a buffer asks for, and what its owner has to change.
+// BufferFlaw says what is wrong with a buffer, and what its owner has to change.
 func BufferFlaw(f *buffer.Flaw) string {
 	switch f.Code {
 	case buffer.NothingNamed:
@@ -70,7 +70,7 @@ func BufferNote(n buffer.Note) string {
 	return ""
 }
 
-// BufferRoom says where the pods of a buffer have room.
+// BufferRoom says how many pods of a buffer have room, and where.
 func BufferRoom(t buffer.Tally, n buffer.Note) string {
 	var parts []string
 	if t.All() > 0 {

@@ -33,7 +33,8 @@ func Commitment(v *commitment.Verdict) string {
 // mostUnused is how many commitments with an unused part are named.
 const mostUnused = 3
 
-// Commitments says how much of all commitments is used, what the rest costs an hour, and why it is not used. It returns "" without any.
+// Commitments says how much of all commitments is used, what the unused rest costs an hour, and why it is not used;
+// "" if there are none.
 func Commitments(b *commitment.Books) string {
 	if b == nil {
 		return ""

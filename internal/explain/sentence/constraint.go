@@ -47,7 +47,7 @@ func Explanation(why []reason.Count) string {
 	return strings.Join(parts, "; ")
 }
 
-// Count says how many there are of something: a word of which the plural ends in s.
+// Count returns a number with a noun, whose plural ends in s: "1 node", "3 nodes".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -55,7 +55,8 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// poolText says how many of a pool's types a constraint removed.
+// poolText returns the phrase about a constraint in a pool, with the number of types that it ruled out where that is
+// known.
 func poolText(c *reason.Count) string {
 	switch c.Code {
 	case reason.TooLarge, reason.NoOffering, reason.LabelMismatch, reason.HostPort, reason.VolumeLimit, reason.Devices, reason.DeviceCEL:
@@ -66,7 +67,8 @@ func poolText(c *reason.Count) string {
 	return constraint(c)
 }
 
-// numbered is the phrase of a constraint after the number of candidates that it removed.
+// numbered returns the phrase of a constraint to be put behind a number of candidates. For more than one its verb is
+// plural.
 func numbered(c *reason.Count) string {
 	text := constraint(c)
 	if c.Candidates < 2 {
@@ -80,7 +82,8 @@ func numbered(c *reason.Count) string {
 	return text
 }
 
-// constraint says what a constraint means, to be read after a number of candidates or alone.
+// constraint returns the phrase of a constraint. In the texts of constraints and flaws, % stands for the key and &
+// for the detail. A text without & gets the detail at its end; one without % gets the key in brackets.
 func constraint(c *reason.Count) string {
 	text, key, detail := constraints[c.Code], c.Key, c.Detail
 	switch {

@@ -7,7 +7,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/breaker"
 )
 
-// Evidence says how many new machines and moved pods failed.
+// Evidence says how many new machines and moved pods are not ready.
 func Evidence(e breaker.Evidence) string {
 	var parts []string
 	if e.BadMachines > 0 {

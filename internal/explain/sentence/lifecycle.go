@@ -30,7 +30,8 @@ func Lack(l lifecycle.Lack) string {
 	return "no node with the claim's provider id has joined the cluster"
 }
 
-// Failing says that machines of a pool do not get ready, and what follows. It begins with their number; see lifecycle.Fails.
+// Failing says that machines of a pool do not get ready, and what follows. The text begins with their number:
+// lifecycle.Fails reads it.
 func Failing(f lifecycle.Failing) string {
 	what := "it did not join the cluster"
 	switch {

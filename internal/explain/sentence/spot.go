@@ -7,8 +7,8 @@ import (
 	"karpenter.sh/karpenter/cloud"
 )
 
-// Spot says what a spot machine of a type costs, how often such machines are taken back as far as is known, and what it counts as in
-// decisions where an interruption costs something.
+// Spot says what a spot machine of a type costs and how often such machines are interrupted. each is the cost of an
+// interruption; if it is above 0, the text also says at which price decisions count the machine.
 func Spot(instanceType string, o *cloud.Offering, each cloud.NanoUSD) string {
 	text := fmt.Sprintf("spot %s in %s: $%.4f/h, taken back about %s", instanceType, o.Zone(), o.Price.Dollars(), often(o.Hazard))
 	if each > 0 {
@@ -17,7 +17,7 @@ func Spot(instanceType string, o *cloud.Offering, each cloud.NanoUSD) string {
 	return text
 }
 
-// often says how often something happens, in billionths of once an hour.
+// often says how often something happens. nano is a rate in billionths per hour.
 func often(nano int64) string {
 	hours := 1e9 / float64(max(nano, 1))
 	switch {

@@ -11,7 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/disrupt"
 )
 
-// Step says what goes and what comes in its place.
+// Step says which nodes a step removes and which come instead.
 func Step(s *disrupt.Step) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s:", s.Decision(), Count(len(s.Remove), "node"))
@@ -36,7 +36,7 @@ func Saves(dollars float64) string {
 	return fmt.Sprintf("saves $%.4f an hour", dollars)
 }
 
-// PerHour is an amount an hour, with its sign before the dollar.
+// PerHour writes dollars an hour, with the sign before the dollar.
 func PerHour(dollars float64) string {
 	if dollars < 0 {
 		return "-" + PerHour(-dollars)
@@ -44,7 +44,7 @@ func PerHour(dollars float64) string {
 	return fmt.Sprintf("$%.4f/h", dollars)
 }
 
-// Asked says what goes and what comes by a plan that waits for approval.
+// Asked says the same as Step, of a plan that waits for approval.
 func Asked(s *v1alpha1.DisruptionStep) string {
 	var b strings.Builder
 	decision := "delete"
@@ -64,7 +64,7 @@ func Asked(s *v1alpha1.DisruptionStep) string {
 	return b.String()
 }
 
-// Begun says what goes and what comes by a step of which only the nodes and the claims in their place are known.
+// Begun says the same as Step, if only the names of nodes and claims are known, such as after a restart.
 func Begun(nodes, claims []string) string {
 	text := fmt.Sprintf("delete %s: %s", Count(len(nodes), "node"), strings.Join(nodes, " "))
 	if len(claims) > 0 {

@@ -1,8 +1,9 @@
-// Package steprecord holds what stands on every claim that takes part in a step that was begun, so that a restart can go on where the last
-// process stopped, and the views of the cluster know which steps are under way.
+// Package steprecord reads and writes the record of a disruption step that was begun. Every claim of the step carries it in an annotation:
+// the candidates, which go, and the replacements. So a new process can continue where the last one stopped, and the views of the cluster
+// know which steps are under way.
 //
-// Anybody who may change one claim can write a record. So one is believed only where every candidate that still exists carries it too, and
-// it never says anything about a claim that does not.
+// Every user who may change one claim can write a record. So a record counts only if every candidate that still exists carries it, and it
+// says nothing about other claims.
 package steprecord
 
 import (
@@ -28,7 +29,8 @@ const (
 	Replacement Role = "replacement"
 )
 
-// A Record names a whole command; only the role differs from claim to claim.
+// A Record describes a whole step. All claims of the step carry it in an annotation; only the role differs from claim
+// to claim.
 type Record struct {
 	ID           string              `json:"id"`
 	Role         Role                `json:"role"`
@@ -41,13 +43,13 @@ type Record struct {
 	Plan         string              `json:"plan,omitempty"` // by which it was approved
 }
 
-// A Member is one claim, and none that gets its name later.
+// A Member is one claim. The UID tells it from a later claim with the same name.
 type Member struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
 }
 
-// Of returns the member that a claim is.
+// Of returns a claim as a member.
 func Of(claim *v1.NodeClaim) Member { return Member{claim.Name, claim.UID} }
 
 // Node returns the machine of the claim, nil when the claim is gone.
@@ -66,13 +68,13 @@ func (m Member) Staying(snap *cluster.Snapshot) *cluster.Node {
 	return nil
 }
 
-// On reports whether a claim carries this very record, in a role.
+// On reports whether a claim carries exactly this record, in a role.
 func (r Record) On(claim *v1.NodeClaim, role Role) bool {
 	found, ok, err := Read(claim)
 	return ok && err == nil && found.Role == role && found.As(role) == r.As(role)
 }
 
-// As is the text of the record for a claim of a role.
+// As returns the text of the record for a claim of a role.
 func (r Record) As(role Role) string {
 	r.Role = role
 	text, err := json.Marshal(r)
@@ -102,8 +104,8 @@ func (r Record) Names(claim *v1.NodeClaim) bool {
 	return slices.Contains(r.Candidates, Of(claim)) || slices.Contains(r.Replacements, claim.Name)
 }
 
-// UnderWay returns the records of the steps that are under way, the oldest first: those that every candidate that
-// is left carries, and by which at least one of them has yet to go.
+// UnderWay returns the records of the steps that are under way, the oldest first. A record counts if every candidate
+// that still exists carries it, and at least one of them is not being deleted yet.
 func UnderWay(snap *cluster.Snapshot) []Record {
 	known := map[string]Record{}
 	for n := range snap.Nodes() {

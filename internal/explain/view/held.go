@@ -14,7 +14,7 @@ import (
 	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
-// Held is what one owner, pool or person holds back.
+// A Held is what one owner, pool or person holds back.
 type Held struct {
 	By    string
 	Why   string   // of the first node
@@ -28,7 +28,7 @@ type Held struct {
 // mostNamed is how many nodes are named; all are counted.
 const mostNamed = 5
 
-// Holds reports whether a refusal is a wish of users, and not a stage of life or a matter of prices.
+// Holds reports whether a refusal is due to what a user asked for, and not to the state of the node or to prices.
 func Holds(r *disrupt.Refusal) bool {
 	switch r.Code {
 	case disrupt.NodeProtected, disrupt.ClaimProtected, disrupt.NoPool, disrupt.PodProtected, disrupt.PodBudget,
@@ -39,7 +39,8 @@ func Holds(r *disrupt.Refusal) bool {
 	return false
 }
 
-// Weightiest returns, by claim, what keeps it: the wishes of users before everything else.
+// Weightiest returns for each claim one refusal that keeps it: the first that is due to a user (Holds), else the
+// first.
 func Weightiest(kept []disrupt.Refusal) map[string]*disrupt.Refusal {
 	out := make(map[string]*disrupt.Refusal, len(kept))
 	for i := range kept {
@@ -51,8 +52,8 @@ func Weightiest(kept []disrupt.Refusal) map[string]*disrupt.Refusal {
 	return out
 }
 
-// Keeper names what would have to change: the CapacityQuota that leaves no room for another machine, the owner of the pod that keeps the
-// node, or what the refusal names.
+// Keeper names what would have to change so that a node can go: the CapacityQuota that leaves no room for another
+// machine, the owner of the pod that keeps the node, or what the refusal names.
 func Keeper(snap *cluster.Snapshot, r *disrupt.Refusal) string {
 	if len(r.Quotas) > 0 {
 		return "CapacityQuota " + r.Quotas[0]
@@ -95,7 +96,7 @@ func Owner(p *cluster.Pod) string {
 	return p.Owner.Kind + " " + p.Namespace + "/" + p.Owner.Name
 }
 
-// HeldBack says who holds back what, the dearest first. What keeps many nodes is one line.
+// HeldBack returns what is held back by whom, the dearest first. Nodes with the same keeper and reason are one item.
 func HeldBack(snap *cluster.Snapshot, rows []Row, said board.Disruption) []Held {
 	type cause struct {
 		by   string
@@ -118,7 +119,7 @@ func HeldBack(snap *cluster.Snapshot, rows []Row, said board.Disruption) []Held 
 		}
 		g.PerDay += 24 * row.Machine.Price.Dollars()
 	}
-	out := budgets(said)
+	out := exhaustedBudgets(said)
 	for g := range maps.Values(groups) {
 		out = append(out, *g)
 	}
@@ -128,8 +129,8 @@ func HeldBack(snap *cluster.Snapshot, rows []Row, said board.Disruption) []Held 
 	return out
 }
 
-// budgets says which budgets allow no more.
-func budgets(said board.Disruption) []Held {
+// exhaustedBudgets returns an item for each pool whose budgets allow no more nodes now.
+func exhaustedBudgets(said board.Disruption) []Held {
 	var out []Held
 	for pool, reasons := range said.Budgets {
 		var names []string

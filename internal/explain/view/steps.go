@@ -20,7 +20,8 @@ type Step struct {
 	Until                   time.Time
 }
 
-// Steps lists what was decided: what waits or is under way, then what waits for approval.
+// Steps returns the steps that were decided: first those that wait or are carried out, then those that wait for
+// approval.
 func Steps(snap *cluster.Snapshot, decided []board.Step) []Step {
 	var out []Step
 	for _, s := range decided {
@@ -36,13 +37,14 @@ func Steps(snap *cluster.Snapshot, decided []board.Step) []Step {
 	}
 	for plan := range snap.DisruptionPlans() {
 		if plan.Open() {
-			out = append(out, asked(plan))
+			out = append(out, askedStep(plan))
 		}
 	}
 	return out
 }
 
-func asked(plan *v1alpha1.DisruptionPlan) Step {
+// askedStep returns the step of a plan that waits for approval, or is approved and not yet begun.
+func askedStep(plan *v1alpha1.DisruptionPlan) Step {
 	s := plan.Status.Step
 	step := Step{ID: plan.Name, Stage: "waits for approval: karpenter approve " + plan.Name, Reason: string(s.Reason),
 		Text:     sentence.Asked(s),
@@ -65,6 +67,7 @@ func dollars(text string) float64 {
 	return x
 }
 
+// nodeOf returns the name of a claim's node, or the claim's own if there is none.
 func nodeOf(snap *cluster.Snapshot, claim string) string {
 	if n := snap.ClaimNode(claim); n != nil {
 		return n.Name

@@ -1,7 +1,8 @@
 // Package view describes each Karpenter machine: its type, what it holds, what it costs and what is happening to
 // it, as karpenter top and the page show it.
 //
-// It reads snapshots and decides nothing. Why a machine stays or goes is said by who decides that.
+// It reads snapshots and the board (package board), and decides nothing. held.go groups nodes by what keeps them, steps.go lists the steps
+// that were decided.
 package view
 
 import (
@@ -26,10 +27,10 @@ type Machine struct {
 	Pods                                        int
 }
 
-// A Share is how much of something pods ask for, in CPUs or bytes.
+// A Share is how much of a resource pods request, and how much there is, in CPUs or bytes.
 type Share struct{ Used, All float64 }
 
-// Part is how much of it that is, 0 where there is nothing.
+// Part returns the part that is used, 0 if there is nothing.
 func (s Share) Part() float64 {
 	if s.All == 0 {
 		return 0
@@ -37,7 +38,8 @@ func (s Share) Part() float64 {
 	return s.Used / s.All
 }
 
-// A Reader reads machines again and again. Rows of a snapshot never change, so what was read from one is remembered until it is gone.
+// A Reader reads machines repeatedly. Rows of snapshots never change, so it remembers what it computed from a row
+// while the row exists.
 type Reader struct {
 	known map[*cluster.Node]entry
 }
@@ -47,13 +49,13 @@ type entry struct {
 	machine Machine
 }
 
-// A Row is a machine with what it was read from.
+// A Row is a machine with the row of the snapshot that it was read from.
 type Row struct {
 	*cluster.Node
 	Machine Machine
 }
 
-// Read returns the Karpenter machines by name, with what pools know of prices.
+// Read returns the Karpenter machines of a snapshot by name, with prices from the catalogues of pools.
 func (r *Reader) Read(snap *cluster.Snapshot, pools map[string]engine.Pool) []Row {
 	now := make(map[*cluster.Node]entry, len(r.known))
 	requests := map[*podclass.Class]amount{}
@@ -65,7 +67,7 @@ func (r *Reader) Read(snap *cluster.Snapshot, pools map[string]engine.Pool) []Ro
 		catalog := pools[n.Pool()].Catalog
 		e, known := r.known[n]
 		if !known || e.catalog != catalog {
-			e = entry{catalog, read(n, catalog, requests)}
+			e = entry{catalog, machineOf(n, catalog, requests)}
 		}
 		now[n] = e
 		out = append(out, Row{n, e.machine})
@@ -74,10 +76,11 @@ func (r *Reader) Read(snap *cluster.Snapshot, pools map[string]engine.Pool) []Ro
 	return out
 }
 
-// An amount is what a pod asks for.
+// An amount is what a pod requests.
 type amount struct{ cpu, memory float64 }
 
-func read(n *cluster.Node, catalog *cloud.Catalog, requests map[*podclass.Class]amount) Machine {
+// machineOf describes one machine. requests remembers what the pods of each class request.
+func machineOf(n *cluster.Node, catalog *cloud.Catalog, requests map[*podclass.Class]amount) Machine {
 	labels := n.Labels()
 	m := Machine{
 		Name: n.Name, Claim: n.Claim.Name, Pool: n.Pool(), Type: labels[corev1.LabelInstanceTypeStable],

@@ -52,8 +52,9 @@ type Change struct {
 	parts int64        // of a request, so many 64ths that are left
 }
 
-// edited returns the question with changes made, on copies. like says which pods are edited, idle are the pools that launch nothing.
-func edited(in engine.Question, idle []engine.Pool, like func(*cluster.Pod) bool, changes []Change) engine.Question {
+// withChanges returns the question with changes made on copies. like reports which pods are edited; idle are the
+// pools that launch nothing, of which those are added that get another class.
+func withChanges(in engine.Question, idle []engine.Pool, like func(*cluster.Pod) bool, changes []Change) engine.Question {
 	in.Pools = slices.Clone(in.Pools)
 	for _, p := range idle {
 		if slices.ContainsFunc(changes, func(c Change) bool { return c.Kind == MendClass && c.Pool == p.Pool.Name }) {
@@ -86,7 +87,7 @@ func edited(in engine.Question, idle []engine.Pool, like func(*cluster.Pod) bool
 	return in
 }
 
-// EditPool returns a pool with changes made.
+// EditPool returns a copy of a pool with changes made.
 func EditPool(old *v1.NodePool, changes []Change) *v1.NodePool {
 	p := old.DeepCopy()
 	for _, c := range changes {
@@ -100,7 +101,7 @@ func EditPool(old *v1.NodePool, changes []Change) *v1.NodePool {
 		case LowerMinValues:
 			for i := range p.Spec.Template.Spec.Requirements {
 				if q := &p.Spec.Template.Spec.Requirements[i]; q.Key == c.Key && q.MinValues != nil {
-					q.MinValues = lowered(c.Value)
+					q.MinValues = minValuesOf(c.Value)
 				}
 			}
 		case AllowValue:
@@ -110,8 +111,8 @@ func EditPool(old *v1.NodePool, changes []Change) *v1.NodePool {
 	return p
 }
 
-// lowered is a number for minValues, of which 1 asks for nothing.
-func lowered(value string) *int {
+// minValuesOf returns a number for minValues; nil for 1, which demands nothing.
+func minValuesOf(value string) *int {
 	n, err := strconv.Atoi(value)
 	if err != nil || n <= 1 {
 		return nil
@@ -119,7 +120,8 @@ func lowered(value string) *int {
 	return &n
 }
 
-// allow lets a label have one more value, or any if that is "". A requirement that cannot be widened by one value is dropped.
+// allow returns requirements that allow one more value of a label, or any value if it is "". A requirement that
+// cannot be widened by one value, such as Gt, is dropped.
 func allow(reqs []v1.NodeSelectorRequirementWithMinValues, key, value string) []v1.NodeSelectorRequirementWithMinValues {
 	var out []v1.NodeSelectorRequirementWithMinValues
 	known := false
@@ -147,7 +149,8 @@ func allow(reqs []v1.NodeSelectorRequirementWithMinValues, key, value string) []
 	return out
 }
 
-// EditSpec returns a pod's spec with all changes made at once, so that one does not move what another means.
+// EditSpec returns a copy of a pod's spec with changes made. All are made at once, because changes name constraints
+// by their index.
 func EditSpec(old *corev1.PodSpec, changes []Change) *corev1.PodSpec {
 	s := old.DeepCopy()
 	dropped := func(kind Kind, at int) bool {
@@ -169,17 +172,17 @@ func EditSpec(old *corev1.PodSpec, changes []Change) *corev1.PodSpec {
 		}
 		if a.PodAffinity != nil {
 			a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution =
-				without(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+				dropAt(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
 					func(at int) bool { return dropped(DropAffinity, at) })
 		}
 		if a.PodAntiAffinity != nil {
 			a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution =
-				without(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+				dropAt(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
 					func(at int) bool { return dropped(DropAntiAffinity, at) })
 		}
 	}
-	s.TopologySpreadConstraints = without(s.TopologySpreadConstraints, func(at int) bool { return dropped(DropSpread, at) })
-	s.Volumes = without(s.Volumes, func(at int) bool { return dropped(FreeVolume, at) })
+	s.TopologySpreadConstraints = dropAt(s.TopologySpreadConstraints, func(at int) bool { return dropped(DropSpread, at) })
+	s.Volumes = dropAt(s.Volumes, func(at int) bool { return dropped(FreeVolume, at) })
 	for _, c := range changes {
 		switch c.Kind {
 		case Tolerate:
@@ -195,7 +198,8 @@ func EditSpec(old *corev1.PodSpec, changes []Change) *corev1.PodSpec {
 	return s
 }
 
-func without[T any](list []T, drop func(at int) bool) []T {
+// dropAt returns a list without the items at the indexes for which drop is true.
+func dropAt[T any](list []T, drop func(at int) bool) []T {
 	var out []T
 	for i := range list {
 		if !drop(i) {
@@ -205,7 +209,8 @@ func without[T any](list []T, drop func(at int) bool) []T {
 	return out
 }
 
-// withoutKeys drops expressions. A term of which nothing is left allows any node, and with it all the others are met.
+// withoutKeys drops expressions about some labels from required node affinity. A term with no expression left allows
+// any node; as terms are ORed, the whole selector is then dropped (nil).
 func withoutKeys(s *corev1.NodeSelector, drop func(key string) bool) *corev1.NodeSelector {
 	if s == nil {
 		return nil
@@ -223,6 +228,7 @@ func withoutKeys(s *corev1.NodeSelector, drop func(key string) bool) *corev1.Nod
 	return out
 }
 
+// tolerationOf returns a toleration for a taint.
 func tolerationOf(t *corev1.Taint) corev1.Toleration {
 	out := corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpEqual, Value: t.Value, Effect: t.Effect}
 	if t.Value == "" {
@@ -231,6 +237,7 @@ func tolerationOf(t *corev1.Taint) corev1.Toleration {
 	return out
 }
 
+// eachContainer calls do for each init container and container.
 func eachContainer(s *corev1.PodSpec, do func(*corev1.Container)) {
 	for i := range s.InitContainers {
 		do(&s.InitContainers[i])
@@ -240,6 +247,7 @@ func eachContainer(s *corev1.PodSpec, do func(*corev1.Container)) {
 	}
 }
 
+// eachResources calls do for the resources of each container and of the pod itself.
 func eachResources(s *corev1.PodSpec, do func(*corev1.ResourceRequirements)) {
 	eachContainer(s, func(c *corev1.Container) { do(&c.Resources) })
 	if s.Resources != nil {
@@ -247,7 +255,8 @@ func eachResources(s *corev1.PodSpec, do func(*corev1.ResourceRequirements)) {
 	}
 }
 
-// scale leaves so many 64ths of a resource, and no limit from which a request would be made up.
+// scale leaves so many 64ths (wholeParts) of a resource in requests and limits. A limit that stayed would become the
+// request by default.
 func scale(r *corev1.ResourceRequirements, name corev1.ResourceName, parts int64) {
 	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
 		if q, ok := list[name]; ok {
@@ -256,6 +265,7 @@ func scale(r *corev1.ResourceRequirements, name corev1.ResourceName, parts int64
 	}
 }
 
+// partOf returns so many 64ths of a quantity. It divides first, so that large quantities do not overflow.
 func partOf(name corev1.ResourceName, q resource.Quantity, parts int64) resource.Quantity {
 	if name == corev1.ResourceCPU {
 		return *resource.NewMilliQuantity(q.MilliValue()/wholeParts*parts+q.MilliValue()%wholeParts*parts/wholeParts, q.Format)

@@ -22,7 +22,7 @@ type Planner interface {
 	Plan(in engine.Question) *engine.Plan
 }
 
-// A Question is about one pod of a question to the engine.
+// A Question asks about one pod of a question to the engine.
 type Question struct {
 	In  engine.Question
 	Pod *cluster.Pod   // one of In.Pods
@@ -66,7 +66,8 @@ type Cure struct {
 	Loses   int           // pods that lose theirs
 }
 
-// Ask answers a question. When In.Ended says so, it is answered with what was found.
+// Ask answers a question: it plans, and if the pod has no place, it tries single changes, then two and three
+// together. When In.Ended returns true, it returns what was found so far.
 func Ask(q Question) Answer {
 	s := &search{Question: q, engine: q.New(), complete: true}
 	if s.Most == 0 {
@@ -90,7 +91,7 @@ func Ask(q Question) Answer {
 		s.thorough = false
 	}
 	if len(out.Cures) == 0 {
-		out.Cures = s.several()
+		out.Cures = s.combinations()
 	}
 	out.Complete = s.complete
 	return out
@@ -115,20 +116,20 @@ func placeOf(p *engine.Plan, key cluster.PodKey) *Place {
 // A search tries changes.
 type search struct {
 	Question
-	engine   Planner // remembers what pools and types are like
-	before   *engine.Plan
-	all      []Change
-	spent    work.Units
-	complete bool
-	thorough bool
+	engine   Planner      // for quick plans; it remembers what pools and types are like
+	before   *engine.Plan // the plan without changes
+	all      []Change     // that could be made
+	spent    work.Units   // on plans so far
+	complete bool         // false once a change was left out for lack of work or time
+	thorough bool         // quick plans do not stop at the first fit
 }
 
-// like tells which pods are edited with the pod in question.
+// like reports whether a pod is edited together with the pod in question: it has the same owner and class.
 func (s *search) like(p *cluster.Pod) bool {
 	return p.PodKey == s.Pod.PodKey || s.Pod.Owner != nil && p.Owner == s.Pod.Owner && p.Class == s.Pod.Class
 }
 
-// over reports whether nothing more may be tried.
+// over reports whether nothing more may be tried, and notes then that the answer is not complete.
 func (s *search) over() bool {
 	if s.spent < s.Most && (s.In.Ended == nil || !s.In.Ended()) {
 		return false
@@ -137,12 +138,13 @@ func (s *search) over() bool {
 	return true
 }
 
-// try plans with changes, quickly unless it is to be thorough: what counts is whether the pod has a place. It returns nil if it has none.
+// try makes a quick plan with changes, to find out whether the pod has a place. It returns nil if it has none, or if
+// nothing more may be tried.
 func (s *search) try(changes ...Change) *engine.Plan {
 	if s.over() {
 		return nil
 	}
-	in := edited(s.In, s.Idle, s.like, changes)
+	in := withChanges(s.In, s.Idle, s.like, changes)
 	in.Settings.FirstFit, in.Settings.Unproven = !s.thorough, true
 	plan := s.engine.Plan(in)
 	s.spent += plan.Work
@@ -152,9 +154,10 @@ func (s *search) try(changes ...Change) *engine.Plan {
 	return plan
 }
 
-// prove plans with changes as the controller would, and says what comes of it.
-func (s *search) prove(changes []Change) (Cure, bool) {
-	plan := s.New().Plan(edited(s.In, s.Idle, s.like, changes))
+// prove makes a full plan with changes, where try makes a quick one. It returns them as a cure: the pod's place, how
+// much the bill grows, and how many pods gain or lose a place. ok is false if the pod has no place after all.
+func (s *search) prove(changes []Change) (cure Cure, ok bool) {
+	plan := s.New().Plan(withChanges(s.In, s.Idle, s.like, changes))
 	s.spent += plan.Work
 	place := placeOf(plan, s.Pod.PodKey)
 	if place == nil {
@@ -175,6 +178,7 @@ func (s *search) prove(changes []Change) (Cure, bool) {
 	return c, true
 }
 
+// refusedBy returns the pods that a plan has no place for.
 func refusedBy(p *engine.Plan) map[cluster.PodKey]bool {
 	out := map[cluster.PodKey]bool{}
 	for i := range p.Refused {
@@ -183,7 +187,8 @@ func refusedBy(p *engine.Plan) map[cluster.PodKey]bool {
 	return out
 }
 
-// singles returns the changes that help by themselves, each as small as it may be.
+// singles returns the changes that help alone, each narrowed to what is needed; those by which no pod loses its place
+// come first.
 func (s *search) singles() []Cure {
 	var out []Cure
 	told := map[Change]bool{}
@@ -192,7 +197,7 @@ func (s *search) singles() []Cure {
 		if plan == nil {
 			continue
 		}
-		small := s.smallest(nil, c, plan)
+		small := s.narrow(nil, c, plan)
 		if told[small] {
 			continue
 		}
@@ -211,20 +216,22 @@ func (s *search) singles() []Cure {
 	return slices.CompactFunc(out, func(a, b Cure) bool { return a.Changes[0] == b.Changes[0] })
 }
 
+// compare orders changes by kind, then by what they are about.
 func (c Change) compare(d Change) int {
 	return cmp.Or(cmp.Compare(slices.Index(kinds, c.Kind), slices.Index(kinds, d.Kind)),
 		strings.Compare(c.Pool, d.Pool), strings.Compare(c.Key, d.Key), strings.Compare(c.Value, d.Value), cmp.Compare(c.at, d.at))
 }
 
-// several returns one of the smallest sets of two or three changes that help together.
-func (s *search) several() []Cure {
+// combinations returns one set of two or three changes that help together, of the smallest size that does; changes of
+// two pools are never in one set.
+func (s *search) combinations() []Cure {
 	for size := 2; size <= mostChanges; size++ {
 		for _, pool := range s.pools() {
 			own := slices.DeleteFunc(slices.Clone(s.all), func(c Change) bool { return c.Pool != "" && c.Pool != pool })
 			if s.try(own...) == nil {
 				continue // not even all of them together
 			}
-			if cure, ok := s.sets(nil, own, size); ok {
+			if cure, ok := s.trySets(nil, own, size); ok {
 				return []Cure{cure}
 			}
 		}
@@ -232,7 +239,7 @@ func (s *search) several() []Cure {
 	return nil
 }
 
-// pools lists the pools of which something can be changed, with "" for the pod alone where there is none.
+// pools lists the pools of which something can be changed; only "" (the pod alone) if there is none.
 func (s *search) pools() []string {
 	var out []string
 	for _, c := range s.all {
@@ -246,8 +253,9 @@ func (s *search) pools() []string {
 	return out
 }
 
-// sets tries every set of so many changes that contains those that are chosen.
-func (s *search) sets(chosen, rest []Change, more int) (Cure, bool) {
+// trySets tries every set that consists of chosen and of more changes from rest. It returns the first that helps,
+// narrowed.
+func (s *search) trySets(chosen, rest []Change, more int) (Cure, bool) {
 	if more == 0 {
 		plan := s.try(chosen...)
 		if plan == nil {
@@ -256,7 +264,7 @@ func (s *search) sets(chosen, rest []Change, more int) (Cure, bool) {
 		small := slices.Clone(chosen)
 		for i := range small {
 			others := slices.Concat(small[:i], small[i+1:])
-			small[i] = s.smallest(others, small[i], plan)
+			small[i] = s.narrow(others, small[i], plan)
 		}
 		if cure, ok := s.prove(small); ok {
 			return cure, true
@@ -267,16 +275,16 @@ func (s *search) sets(chosen, rest []Change, more int) (Cure, bool) {
 		if s.over() {
 			break
 		}
-		if cure, ok := s.sets(append(slices.Clone(chosen), rest[i]), rest[i+1:], more-1); ok {
+		if cure, ok := s.trySets(append(slices.Clone(chosen), rest[i]), rest[i+1:], more-1); ok {
 			return cure, true
 		}
 	}
 	return Cure{}, false
 }
 
-// smallest narrows a change that helps, beside others that are made too: to one value of a label, to the limit that is needed. plan is
-// its outcome unchanged.
-func (s *search) smallest(others []Change, c Change, plan *engine.Plan) Change {
+// narrow returns a smaller change that still helps together with others: one value of a label, a limit that is just
+// high enough, the highest minValues, the largest request. plan is the result of the unchanged c.
+func (s *search) narrow(others []Change, c Change, plan *engine.Plan) Change {
 	helps := func(smaller Change) bool { return s.try(append(slices.Clone(others), smaller)...) != nil }
 	switch c.Kind {
 	case AllowValue:
@@ -291,7 +299,7 @@ func (s *search) smallest(others []Change, c Change, plan *engine.Plan) Change {
 		}
 	case RaiseLimit:
 		smaller := c
-		for _, smaller.Value = range s.needs(c, plan) {
+		for _, smaller.Value = range s.limitsNeeded(c, plan) {
 			if helps(smaller) {
 				return smaller
 			}
@@ -305,12 +313,13 @@ func (s *search) smallest(others []Change, c Change, plan *engine.Plan) Change {
 			}
 		}
 	case LowerRequest:
-		return s.mostOf(c, helps)
+		return s.largestRequest(c, helps)
 	}
 	return c
 }
 
-// valuesOf returns what a label may have been on the pod's new node, if the requirement of its pool can be widened by a value.
+// valuesOf returns the values that a label has on the pod's new node in plan; nil if the pool's requirement cannot be
+// widened by a value.
 func (s *search) valuesOf(c Change, plan *engine.Plan) []string {
 	in := s.pool(c.Pool)
 	reqs := in.Pool.Spec.Template.Spec.Requirements
@@ -335,7 +344,7 @@ func (s *search) valuesOf(c Change, plan *engine.Plan) []string {
 	return nil
 }
 
-// pool returns the pool of a name, one of those that launch nothing if it is not among the others.
+// pool returns a pool by name, also one of the idle ones.
 func (s *search) pool(name string) *engine.Pool {
 	for _, list := range [][]engine.Pool{s.In.Pools, s.Idle} {
 		for i := range list {
@@ -347,9 +356,9 @@ func (s *search) pool(name string) *engine.Pool {
 	return nil
 }
 
-// needs returns limits with which the plan could be carried out: with the machines that were priced, and with the largest that its claims
-// may become.
-func (s *search) needs(c Change, plan *engine.Plan) []string {
+// limitsNeeded returns the limits that would be just enough for plan: for the machines that were priced, and for the
+// largest that its claims may become.
+func (s *search) limitsNeeded(c Change, plan *engine.Plan) []string {
 	name := corev1.ResourceName(c.Key)
 	amount := map[string]resource.Quantity{}
 	for _, it := range s.pool(c.Pool).Catalog.Types {
@@ -384,7 +393,7 @@ func (s *search) needs(c Change, plan *engine.Plan) []string {
 	return slices.Compact([]string{sum.String(), largest.String()})
 }
 
-// capacity is what a node counts against a limit.
+// capacity returns what a node counts against a limit of a resource.
 func capacity(list corev1.ResourceList, name corev1.ResourceName) resource.Quantity {
 	if name == v1.ResourceNodes {
 		return *resource.NewQuantity(1, resource.DecimalSI)
@@ -392,8 +401,8 @@ func capacity(list corev1.ResourceList, name corev1.ResourceName) resource.Quant
 	return list[name]
 }
 
-// mostOf finds the largest part of a request that has a place. More of it never fits where less does not.
-func (s *search) mostOf(c Change, helps func(Change) bool) Change {
+// largestRequest finds by bisection the largest part of a request with which the pod has a place.
+func (s *search) largestRequest(c Change, helps func(Change) bool) Change {
 	low, high := int64(0), int64(wholeParts)
 	for high-low > 1 {
 		half := c
@@ -410,7 +419,8 @@ func (s *search) mostOf(c Change, helps func(Change) bool) Change {
 	return c
 }
 
-// requestOf is what a pod counts for of a resource, without the overhead of its runtime, which is not its owner's to lower.
+// requestOf returns a pod's request for a resource, without the overhead of its RuntimeClass, which the pod's owner
+// cannot lower.
 func requestOf(spec *corev1.PodSpec, name corev1.ResourceName) resource.Quantity {
 	own := *spec
 	own.Overhead = nil

@@ -82,9 +82,9 @@ func every(in engine.Question, pod *cluster.Pod) []Change {
 				}
 			}
 		}
-		for _, w := range asked(pod.Class.Spec) {
-			values[w[0]] = append(values[w[0]], w[1])
-			own[w[0]] = own[w[0]] || w[0] == "team" // which no type has
+		for _, w := range askedLabels(pod.Class.Spec) {
+			values[w.key] = append(values[w.key], w.value)
+			own[w.key] = own[w.key] || w.key == "team" // which no type has
 		}
 		for key, list := range values {
 			slices.Sort(list)
@@ -125,7 +125,7 @@ func TestWhatHelpsIsFound(t *testing.T) {
 			answer := Ask(q)
 			like := (&search{Question: q}).like
 			places := func(changes ...Change) bool {
-				return placeOf(fresh().Plan(edited(in, nil, like, changes)), r.Pod.PodKey) != nil
+				return placeOf(fresh().Plan(withChanges(in, nil, like, changes)), r.Pod.PodKey) != nil
 			}
 			for _, c := range answer.Cures {
 				if !places(c.Changes...) {

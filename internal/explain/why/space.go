@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -19,7 +20,7 @@ import (
 // Everything that could be changed, each as wide as it goes: a limit is dropped, a request becomes nothing. Whether less is enough is
 // asked of those that help.
 
-// changesOf lists the changes of a question for a pod, the likeliest first.
+// changesOf lists all changes that could help a pod, the likeliest first.
 func changesOf(in engine.Question, idle []engine.Pool, pod *cluster.Pod) []Change {
 	out := slices.Concat(ofConstraints(pod.Class.Spec), ofContainers(pod.Class.Spec))
 	out = append(out, ofTaints(in, idle, pod.Class.Spec)...)
@@ -120,7 +121,8 @@ func expressions(s *corev1.PodSpec) iter.Seq[corev1.NodeSelectorRequirement] {
 	}
 }
 
-// ofTaints lists the taints of pools and nodes that the pod does not tolerate, but for those that say what state a node is in.
+// ofTaints lists the taints of pools and nodes that the pod does not tolerate. Taints that describe the state of a
+// node are left out.
 func ofTaints(in engine.Question, idle []engine.Pool, s *corev1.PodSpec) []Change {
 	found := map[string]corev1.Taint{}
 	note := func(list []corev1.Taint) {
@@ -150,14 +152,15 @@ func ofTaints(in engine.Question, idle []engine.Pool, s *corev1.PodSpec) []Chang
 func ofVolumes(snap *cluster.Snapshot, pod *cluster.Pod) []Change {
 	var out []Change
 	for i, name := range pod.VolumeClaims() {
-		if claim := cluster.PVCs.Get(snap, pod.Namespace, name); claim != nil && tied(snap, claim) {
+		if claim := cluster.PVCs.Get(snap, pod.Namespace, name); claim != nil && tiedToPlace(snap, claim) {
 			out = append(out, Change{Kind: FreeVolume, Key: name, at: i})
 		}
 	}
 	return out
 }
 
-func tied(snap *cluster.Snapshot, claim *corev1.PersistentVolumeClaim) bool {
+// tiedToPlace reports whether the volume of a claim, or its storage class, allows some places only.
+func tiedToPlace(snap *cluster.Snapshot, claim *corev1.PersistentVolumeClaim) bool {
 	if pv := cluster.PVs.Get(snap, claim.Spec.VolumeName); pv != nil {
 		return pv.Spec.NodeAffinity != nil || len(pv.Labels) > 0
 	}
@@ -168,6 +171,7 @@ func tied(snap *cluster.Snapshot, claim *corev1.PersistentVolumeClaim) bool {
 	return class != nil && len(class.AllowedTopologies) > 0
 }
 
+// ofPool lists the changes of one pool: limits dropped, minValues lowered, requirements widened.
 func ofPool(in engine.Pool, pod *corev1.PodSpec) []Change {
 	p := in.Pool
 	var out []Change
@@ -184,17 +188,17 @@ func ofPool(in engine.Pool, pod *corev1.PodSpec) []Change {
 			out = append(out, Change{Kind: AllowValue, Pool: p.Name, Key: q.Key})
 		}
 	}
-	for _, w := range asked(pod) {
-		if keys[w[0]] || lacks(in, w[0]) {
-			out = append(out, Change{Kind: AllowValue, Pool: p.Name, Key: w[0], Value: w[1]})
+	for _, w := range askedLabels(pod) {
+		if keys[w.key] || labelUnknown(in, w.key) {
+			out = append(out, Change{Kind: AllowValue, Pool: p.Name, Key: w.key, Value: w.value})
 		}
 	}
 	return out
 }
 
-// lacks reports whether a label is neither of the pool nor of what it can launch. Where machines have it, to allow
-// one value would forbid the others.
-func lacks(in engine.Pool, key string) bool {
+// labelUnknown reports whether neither the pool nor any of its types has a label. If types had it, a requirement for
+// one value would forbid all others.
+func labelUnknown(in engine.Pool, key string) bool {
 	_, fixed := in.Pool.NodeLabels()[key]
 	return !fixed && key != v1.NodePoolLabelKey && key != corev1.LabelHostname &&
 		!slices.ContainsFunc(in.Pool.Spec.Template.Spec.Requirements,
@@ -202,18 +206,23 @@ func lacks(in engine.Pool, key string) bool {
 		!slices.ContainsFunc(in.Catalog.Types, func(it *cloud.InstanceType) bool { _, has := it.Labels[key]; return has })
 }
 
-// asked lists the labels with the values that a pod asks for by name.
-func asked(s *corev1.PodSpec) [][2]string {
-	found := map[[2]string]bool{}
+// A labelValue is a label with one value that a pod asks for.
+type labelValue struct{ key, value string }
+
+// askedLabels lists the labels with the values that a pod asks for by name.
+func askedLabels(s *corev1.PodSpec) []labelValue {
+	found := map[labelValue]bool{}
 	for k, v := range s.NodeSelector {
-		found[[2]string{k, v}] = true
+		found[labelValue{k, v}] = true
 	}
 	for x := range expressions(s) {
 		if x.Operator == corev1.NodeSelectorOpIn {
 			for _, v := range x.Values {
-				found[[2]string{x.Key, v}] = true
+				found[labelValue{x.Key, v}] = true
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Keys(found), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
+	return slices.SortedFunc(maps.Keys(found), func(a, b labelValue) int {
+		return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.value, b.value))
+	})
 }

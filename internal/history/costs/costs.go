@@ -44,13 +44,15 @@ func NewKeeper(c client.Client, of client.ObjectKey) *Keeper { return &Keeper{cl
 // Name returns the name of a ConfigMap of a ledger.
 func Name(ledger string, slot int) string { return fmt.Sprintf("%s-%d", ledger, slot) }
 
+// slot reads the ConfigMap with a number.
 func (k *Keeper) slot(ctx context.Context, n int) (*corev1.ConfigMap, error) {
 	c := &corev1.ConfigMap{}
 	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.of.Namespace, Name: Name(k.of.Name, n)}, c)
 	return c, err
 }
 
-// Load returns the newest book, nil if there is none. Where it cannot be read the error is a TornError.
+// Load returns the newest book, nil if there is none. The error is a TornError if the book cannot be read. Later
+// writes go into the ConfigMap that was found.
 func (k *Keeper) Load(ctx context.Context) (*ledger.File, error) {
 	k.sequence, k.into = 0, nil
 	for n := range Slots {
@@ -75,9 +77,10 @@ func (k *Keeper) Load(ctx context.Context) (*ledger.File, error) {
 	return f, nil
 }
 
-// A TornError says that a book is there and cannot be read.
+// A TornError says that a book exists but cannot be read.
 type TornError struct{ error }
 
+// sequenceOf returns the number of the book in a ConfigMap, 0 if it holds none.
 func sequenceOf(c *corev1.ConfigMap) int {
 	n, err := strconv.Atoi(c.Data[sequenceKey])
 	if err != nil || n < 0 || len(c.BinaryData[bookKey]) == 0 {
@@ -86,7 +89,8 @@ func sequenceOf(c *corev1.ConfigMap) int {
 	return n
 }
 
-// Write writes a packed book in the place of the last one.
+// Write writes a packed book into the present ConfigMap, over its last version. It fails with a conflict if another
+// process wrote it since.
 func (k *Keeper) Write(ctx context.Context, packed []byte) error {
 	k.sequence = max(k.sequence, 1)
 	if k.into == nil || k.into.Name != Name(k.of.Name, k.sequence%Slots) {
@@ -105,7 +109,7 @@ func (k *Keeper) Write(ctx context.Context, packed []byte) error {
 	return nil
 }
 
-// Turn makes the next book go into the next ConfigMap.
+// Turn makes Write go to the next ConfigMap from now on.
 func (k *Keeper) Turn() { k.sequence++ }
 
 // Pack compresses a book.
@@ -122,6 +126,7 @@ func Pack(f *ledger.File) ([]byte, error) {
 	return packed.Bytes(), err
 }
 
+// unpack reads the book of a ConfigMap.
 func unpack(c *corev1.ConfigMap) (*ledger.File, error) {
 	text, err := gzip.NewReader(bytes.NewReader(c.BinaryData[bookKey]))
 	f := &ledger.File{}
@@ -131,7 +136,8 @@ func unpack(c *corev1.ConfigMap) (*ledger.File, error) {
 	return f, err
 }
 
-// Books returns the books of ConfigMaps, the oldest first. ConfigMaps without a book are left out, and so are torn ones, which are named.
+// Books returns the books in ConfigMaps, the oldest first, and until when the newest of them goes. ConfigMaps without
+// a book are left out; those that cannot be read are too, with an error in torn for each.
 func Books(all []corev1.ConfigMap) (books []*ledger.Book, until int64, torn []error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(c corev1.ConfigMap) bool { return sequenceOf(&c) == 0 })
 	slices.SortFunc(all, func(a, b corev1.ConfigMap) int { return cmp.Compare(sequenceOf(&a), sequenceOf(&b)) })

@@ -1,9 +1,9 @@
-// Package journal keeps what the controller decided: each act of a loop is one record, written once, where the act is logged.
+// Package journal keeps what the controller decided. Each act of a loop is one record, which is added where the act is logged.
 //
-// A Journal holds the newest records in memory, at most so many and at most so many bytes; with a folder it also writes them there as
-// lines of JSON, in files of bounded size of which the oldest go. Adding is cheap and never waits for a disk: a second's records may be
-// missing after a crash, and a line that a crash tore is passed over by who reads.
+// A Journal holds the newest records in memory, up to mostRecords and mostBytes (journal.go, record.go). A Keeper also
+// writes them to a folder as lines of JSON, in files of bounded size, of which the oldest are removed (folder.go).
+// Adding a record is cheap and never waits for a disk. After a crash, the records of the last second may be missing and
+// the last line may be torn; readers skip such a line and count it.
 //
-// Records hold names, amounts and our own sentences. Nothing of what a container is started with, no environment, no user data and no
-// annotation finds its way into one: there is no field for it.
+// Records hold names, amounts and Karpenter's own sentences. They have no field for commands, environments, user data or annotations.
 package journal

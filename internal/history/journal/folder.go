@@ -31,7 +31,8 @@ func NewKeeper(folder string) *Keeper {
 	return &Keeper{folder: segments.New(folder, pattern, folderBytes-fileBytes)}
 }
 
-// Keep writes the records that came since it was last called. What fails is tried again with the next call.
+// Keep writes the records that came since the last call, apart from those that were restored. Records that cannot be
+// written are tried again by the next call.
 func (k *Keeper) Keep(j *Journal) error {
 	return k.write(j.Select(Query{After: max(k.last, j.restored())}))
 }
@@ -39,6 +40,7 @@ func (k *Keeper) Keep(j *Journal) error {
 // Close ends the file. What was kept is on the disk already.
 func (k *Keeper) Close() { k.folder.Close() }
 
+// write appends records as lines, and begins a new file when the present one has fileBytes.
 func (k *Keeper) write(records []Record) error {
 	for len(records) > 0 {
 		written, open := k.folder.Written()
@@ -95,7 +97,8 @@ func appendLine(to []byte, r Record) ([]byte, error) {
 	return append(to, "}\n"...), nil
 }
 
-// appendText writes a text in quotation marks.
+// appendText writes a text in quotation marks. Names of Kubernetes objects need no escapes; other texts are left to
+// package json.
 func appendText(to []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' { // no name of Kubernetes has such
@@ -107,7 +110,8 @@ func appendText(to []byte, text string) []byte {
 	return append(to, '"')
 }
 
-// ReadFolder reads what a Keeper wrote, the oldest first. torn is how many lines could not be read.
+// ReadFolder reads the files that a Keeper wrote, the oldest record first. torn is the number of lines that could not
+// be read.
 func ReadFolder(folder string) (records []Record, torn int, err error) {
 	files, err := segments.Files(folder, pattern)
 	if err != nil {

@@ -11,7 +11,7 @@ const (
 	mostBytes   = 20 << 20
 )
 
-// A Journal holds the newest records. It may be used concurrently. A nil Journal takes records and keeps none.
+// A Journal holds the newest records. It may be used concurrently. A nil Journal accepts records and keeps none.
 type Journal struct {
 	mu    sync.Mutex
 	ring  []Record // the oldest first, from head on
@@ -26,8 +26,9 @@ type Journal struct {
 // New returns an empty journal.
 func New() *Journal { return &Journal{news: make(chan struct{})} }
 
-// Add numbers a record and keeps it. Without a time it gets the present one. Its lists belong to the journal from
-// then on: they are as long as a batch is large, and are not copied.
+// Add gives a record its number and keeps it; it drops the oldest records above the limits. A record without a time
+// gets the present one. The lists of the record belong to the journal from then on: they can be long, and are not
+// copied.
 func (j *Journal) Add(r Record) {
 	if j == nil {
 		return
@@ -59,8 +60,8 @@ func (j *Journal) Add(r Record) {
 	j.news = make(chan struct{})
 }
 
-// Restore puts the newest records of an earlier process into an empty journal, under numbers from 1 on.
-// It changes no journal that has records already.
+// Restore puts the newest records of an earlier process into the journal, with numbers from 1 on. It does nothing if
+// the journal has records.
 func (j *Journal) Restore(records []Record) {
 	if j == nil {
 		return

@@ -17,12 +17,12 @@ const (
 	Opened   Act = "opened"   // a NodeClaim was created for some pods, or in place of others
 	Refused  Act = "refused"  // pods have no place, and why
 	Placed   Act = "placed"   // pods were given room that is there, or on its way
-	Stepped  Act = "stepped"  // a change of the fleet was begun: what goes, what comes, what that saves
+	Stepped  Act = "stepped"  // a disruption step was begun: which nodes go, which come, what that saves
 	HeldBack Act = "heldBack" // a change was not begun, or was taken back
 	Evicted  Act = "evicted"  // the API server accepted evictions
 	Launched Act = "launched" // the cloud gave a machine
-	FellBack Act = "fellBack" // the cloud had not what was asked for, or refused
-	Repaired Act = "repaired" // a broken machine was let go
+	FellBack Act = "fellBack" // a launch failed: the cloud had no such machine, or refused
+	Repaired Act = "repaired" // the claim of a broken machine was deleted
 )
 
 // Interrupted is the reason of evictions from a machine that the cloud takes back.
@@ -84,7 +84,7 @@ const (
 	mostText    = 1000
 )
 
-// cut brings a record within its limits.
+// cut shortens a record to its limits.
 func (r *Record) cut() {
 	r.More += max(0, len(r.About)-mostObjects)
 	r.About, r.Chosen, r.Others = fitted(r.About, mostObjects), fitted(r.Chosen, mostOptions), fitted(r.Others, mostOptions)
@@ -93,7 +93,8 @@ func (r *Record) cut() {
 	}
 }
 
-// fitted is a list with no more than most entries, and without room for others: what is kept takes the memory that it is reckoned to.
+// fitted returns a list with at most most entries and no spare capacity, so that size is right about the memory it
+// takes.
 func fitted[T any](list []T, most int) []T {
 	if list = list[:min(len(list), most)]; len(list) == cap(list) {
 		return list
@@ -101,14 +102,14 @@ func fitted[T any](list []T, most int) []T {
 	return append(make([]T, 0, len(list)), list...)
 }
 
-// Rough sizes of what a record takes in memory beside its texts.
+// Rough sizes in memory of a record, an object and an option, without their texts.
 const (
 	recordBytes = 320
 	objectBytes = 48
 	optionBytes = 88
 )
 
-// size is about how much memory a record holds.
+// size returns about how many bytes of memory a record takes.
 func (r *Record) size() int {
 	n := recordBytes + len(r.Digest) + len(r.Reason) + len(r.Text) + len(r.Loop)
 	for i := range r.About {
@@ -123,7 +124,7 @@ func (r *Record) size() int {
 	return n
 }
 
-// Subject names the first objects of a record and counts the others, "-" where there is none.
+// Subject names the first two objects of a record and counts the others, "-" where there is none.
 func (r *Record) Subject() string {
 	const few = 2
 	var names []string
@@ -141,7 +142,8 @@ func (r *Record) Subject() string {
 	return cmp.Or(text, "-")
 }
 
-// Money is what something costs in dollars an hour, or what it saves with a minus, "-" where that is not known.
+// Money says how a record changes the bill in dollars an hour: with a minus what it saves, with a plus what it adds,
+// without a sign a price. A saving goes before a price. "-" means that neither is known (both are 0).
 func (r *Record) Money() string {
 	switch {
 	case r.SavingPerHour != 0:
@@ -159,17 +161,17 @@ func (r *Record) Mentions(o Object) bool {
 	})
 }
 
-// A Query selects records. What is zero selects all.
+// A Query selects records. A zero field selects all.
 type Query struct {
 	After  uint64 // only records with a greater number
 	Since  time.Time
 	Object *Object
 	Act    Act
 	Reason string
-	Last   int // of those that are left, so many of the newest; 0 for all
+	Last   int // at most this many records, the newest; 0 for all
 }
 
-// Select returns the records that a query asks for, in their order.
+// Select returns the records that match a query, in their order.
 func (q *Query) Select(records []Record) []Record {
 	var out []Record
 	for i := range records {

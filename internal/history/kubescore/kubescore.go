@@ -1,8 +1,8 @@
-// Package kubescore holds the scores by which kube-scheduler's default profile, version 1.36, tells nodes apart:
-// how many unwelcoming taints a node has counts three times as much as how empty it would be and how evenly filled.
+// Package kubescore computes the scores by which kube-scheduler's default profile, version 1.36, chooses among nodes: TaintToleration (with
+// weight TaintsWeight), NodeResourcesLeastAllocated and NodeResourcesBalancedAllocation.
 //
-// Scores for affinity, spread and images are left out, and so is the sampling of nodes in clusters of more than a
-// hundred. Who fits where is not decided here.
+// Scores for affinity, spread and images are left out, and so is the sampling of nodes in clusters of more than a hundred. The package does
+// not decide where a pod fits.
 package kubescore
 
 import (
@@ -13,7 +13,7 @@ import (
 	resources "k8s.io/component-helpers/resource"
 )
 
-// top is the best score, TaintsWeight how much Welcome counts beside the others.
+// top is the best score. TaintsWeight is the weight of Welcome; the other scores have weight 1.
 const (
 	top          = 100
 	TaintsWeight = 3
@@ -30,35 +30,37 @@ func (r Request) Minus(less Request) Request {
 	return Request{r.CPU - less.CPU, r.Memory - less.Memory}
 }
 
-// guessed is what kube-scheduler takes a container for that does not say what it needs, when it looks for the emptiest node.
+// guessed is what LeastAllocated assumes for a container without requests.
 var guessed = corev1.ResourceList{
 	corev1.ResourceCPU:    *resource.NewMilliQuantity(100, resource.DecimalSI),
 	corev1.ResourceMemory: *resource.NewQuantity(200<<20, resource.BinarySI),
 }
 
-// Asked is what a pod asks for, and what kube-scheduler takes it for.
+// An Asked is what a pod requests, and what kube-scheduler assumes that it requests.
 type Asked struct{ Request, Guessed Request }
 
-// Of returns what a pod asks for.
+// Of returns what a pod requests.
 func Of(p *corev1.Pod) Asked {
 	return Asked{requestOf(p, resources.PodResourcesOptions{}),
 		requestOf(p, resources.PodResourcesOptions{NonMissingContainerRequests: guessed})}
 }
 
+// requestOf returns the CPU and memory that a pod requests, computed with options of Kubernetes' own function.
 func requestOf(p *corev1.Pod, o resources.PodResourcesOptions) Request {
 	r := resources.PodRequests(p, o)
 	return Request{r.Cpu().MilliValue(), r.Memory().Value()}
 }
 
-// A Load is a node: what it has for pods, what they ask for, and what kube-scheduler takes them for.
+// A Load describes a node: what it has for pods, what its pods request, and what kube-scheduler assumes that they
+// request.
 type Load struct{ Has, Used, Guessed Request }
 
-// Score says how much kube-scheduler likes the node for one more pod, by what it has to give.
+// Score returns kube-scheduler's score of a node for one more pod, of LeastAllocated and BalancedAllocation.
 func (l *Load) Score(pod Asked) int64 {
 	return leastAllocated(l.Guessed.Plus(pod.Guessed), l.Has) + balancedAllocation(l.Used, l.Used.Plus(pod.Request), l.Has)
 }
 
-// leastAllocated prefers the node that is emptiest once the pod is there.
+// leastAllocated returns a score that is higher the more of the node is free once the pod is there.
 func leastAllocated(used, has Request) int64 {
 	left := func(used, has int64) int64 {
 		if has == 0 || used > has {
@@ -77,7 +79,8 @@ func leastAllocated(used, has Request) int64 {
 	return (left(used.CPU, has.CPU) + left(used.Memory, has.Memory)) / 2
 }
 
-// balancedAllocation prefers the node whose CPU and memory are more evenly used with the pod than without it.
+// balancedAllocation returns a score that is higher the more evenly CPU and memory are used with the pod, compared
+// with before.
 func balancedAllocation(before, after, has Request) int64 {
 	if after == before {
 		return 0
@@ -92,7 +95,8 @@ func balancedAllocation(before, after, has Request) int64 {
 	return top/2 + (top/2+evenness(after)-evenness(before))/2
 }
 
-// Welcome is the score of a node with so many taints that would rather not have the pod, where the worst node has most.
+// Welcome returns the score of a node by its number of PreferNoSchedule taints that the pod does not tolerate. most
+// is that number of the worst node.
 func Welcome(taints, most int64) int64 {
 	if most == 0 {
 		return top

@@ -18,7 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
-// A capture is what kubereplay writes: Deployments and Jobs that are made, scaled and deleted.
+// A capture is the file that kubereplay writes: Deployments and Jobs that are created, scaled and deleted.
 type capture struct {
 	Cluster  string            `json:"cluster"`
 	Captured time.Time         `json:"captured"`
@@ -36,7 +36,7 @@ type workloadEvent struct {
 	Timestamp  time.Time          `json:"timestamp"`
 }
 
-// isCapture tells a capture from objects: only it has events and no kind.
+// isCapture reports whether a text is a capture and not objects: only a capture has events and no kind.
 func isCapture(text []byte) bool {
 	var top struct {
 		Kind   string            `json:"kind"`
@@ -46,7 +46,7 @@ func isCapture(text []byte) bool {
 	return json.NewDecoder(bytes.NewReader(text)).Decode(&top) == nil && top.Kind == "" && top.Type == "" && top.Events != nil
 }
 
-// captured are the workloads while a capture is read.
+// A captured holds the state while the events of a capture are read.
 type captured struct {
 	lives     []Life
 	workloads map[string]*workload // by kind and key
@@ -59,10 +59,11 @@ type workload struct {
 	made int
 }
 
+// readCapture reads a capture. Events are applied in the order of their times; an error names the line of its event.
 func readCapture(s source) ([]Life, error) {
 	var c capture
 	if err := json.Unmarshal(s.text, &c); err != nil {
-		return nil, s.notJSON(err)
+		return nil, s.jsonError(err)
 	}
 	events := make([]workloadEvent, len(c.Events))
 	lines := make([]int, len(c.Events))
@@ -88,8 +89,8 @@ func readCapture(s source) ([]Life, error) {
 	return w.lives, nil
 }
 
-// notJSON says where a text is no JSON.
-func (s source) notJSON(err error) error {
+// jsonError returns an error of package json with the line in the file.
+func (s source) jsonError(err error) error {
 	if bad, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return s.at(s.lineOf(bad.Offset), "no valid JSON: %v; was the file cut?", err)
 	}
@@ -99,6 +100,7 @@ func (s source) notJSON(err error) error {
 	return s.at(s.lineOf(int64(len(s.text))), "no valid JSON: %v; was the file cut?", err)
 }
 
+// apply carries out one event.
 func (w *captured) apply(e *workloadEvent) error {
 	at := e.Timestamp.UTC().Truncate(time.Second)
 	if err := checkMoment(at); err != nil {
@@ -109,14 +111,14 @@ func (w *captured) apply(e *workloadEvent) error {
 	case e.Key == "":
 		return errors.New("the event has no key; write namespace/name")
 	case e.Type == "create" && e.Kind == "Deployment" && e.Deployment != nil:
-		w.make(id, e.Deployment.ObjectMeta, &e.Deployment.Spec.Template)
+		w.define(id, e.Deployment.ObjectMeta, &e.Deployment.Spec.Template)
 		return w.scale(id, replicasOf(e.Deployment.Spec.Replicas), at)
 	case e.Type == "create" && e.Kind == "Job" && e.Job != nil:
 		n := replicasOf(e.Job.Spec.Parallelism)
 		if e.Job.Spec.Completions != nil {
 			n = min(n, *e.Job.Spec.Completions)
 		}
-		w.make(id, e.Job.ObjectMeta, &e.Job.Spec.Template)
+		w.define(id, e.Job.ObjectMeta, &e.Job.Spec.Template)
 		return w.scale(id, n, at)
 	case e.Type == "create":
 		return fmt.Errorf("create of kind %q needs a deployment or a job of that kind", e.Kind)
@@ -132,8 +134,9 @@ func (w *captured) apply(e *workloadEvent) error {
 	return w.scale(id, *e.Replicas, at)
 }
 
-// make notes what the pods of a workload are like from now on.
-func (w *captured) make(id string, meta metav1.ObjectMeta, t *corev1.PodTemplateSpec) {
+// define notes the template of a workload as a pod; scale makes copies of it from now on. Each workload gets an owner
+// reference of its own, by kind and key.
+func (w *captured) define(id string, meta metav1.ObjectMeta, t *corev1.PodTemplateSpec) {
 	if w.workloads[id] == nil {
 		w.workloads[id] = &workload{}
 	}
@@ -148,6 +151,7 @@ func (w *captured) make(id string, meta metav1.ObjectMeta, t *corev1.PodTemplate
 	w.workloads[id].pod = wanted(p)
 }
 
+// replicasOf returns a number of replicas; nil is the default of one.
 func replicasOf(n *int32) int32 {
 	if n == nil {
 		return 1
@@ -155,7 +159,7 @@ func replicasOf(n *int32) int32 {
 	return *n
 }
 
-// scale makes pods of a workload or ends them, the newest first as its controller would.
+// scale creates pods of a workload or ends them, the newest first as its controller would, until there are n.
 func (w *captured) scale(id string, n int32, at time.Time) error {
 	if n < 0 || n > mostCopies || len(w.lives)+int(n) > mostPods {
 		return fmt.Errorf("%d replicas; write a number from 0 to %d", n, mostCopies)

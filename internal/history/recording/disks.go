@@ -18,7 +18,8 @@ const bound = "pv.kubernetes.io/bind-completed"
 
 type seenKey struct{ kind, namespace, name string }
 
-// Disks are the volumes that pods name, and of which kind they are, each as it was first seen: what became of them is what was done then.
+// Disks are the volumes that pods name with their claims and classes, each as it was first seen. Later versions show
+// what Karpenter and kube-scheduler did during the recording.
 type Disks struct {
 	Claims  []*corev1.PersistentVolumeClaim
 	Volumes []*corev1.PersistentVolume
@@ -27,8 +28,8 @@ type Disks struct {
 	seen map[seenKey]bool
 }
 
-// take notes an object, if it is a disk's.
-func (d *Disks) take(kind string, raw json.RawMessage) error {
+// add notes an object if it is a claim, volume or StorageClass and was not seen yet.
+func (d *Disks) add(kind string, raw json.RawMessage) error {
 	var o interface {
 		runtime.Object
 		metav1.Object
@@ -68,8 +69,8 @@ func (d *Disks) take(kind string, raw json.RawMessage) error {
 	return nil
 }
 
-// disksOf yields what a recording tells of the disks of a pod: where they are and where they may be made, and
-// nothing that is on them, or how to get at it.
+// disksOf yields what a recording holds about the disks of a pod, with a key for each: where they are and where they may
+// be created, and nothing about their content or access.
 func disksOf(snap *cluster.Snapshot, p *cluster.Pod) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for _, name := range p.VolumeClaims() {
@@ -88,7 +89,7 @@ func disksOf(snap *cluster.Snapshot, p *cluster.Pod) iter.Seq2[string, any] {
 			if !yield("c/"+c.Namespace+"/"+c.Name, c) {
 				return
 			}
-			if pv := cluster.PVs.Get(snap, claim.Spec.VolumeName); pv != nil && !yield("v/"+pv.Name, told(pv)) {
+			if pv := cluster.PVs.Get(snap, claim.Spec.VolumeName); pv != nil && !yield("v/"+pv.Name, recordedVolume(pv)) {
 				return
 			}
 			if claim.Spec.StorageClassName == nil {
@@ -106,8 +107,8 @@ func disksOf(snap *cluster.Snapshot, p *cluster.Pod) iter.Seq2[string, any] {
 	}
 }
 
-// told is what a recording tells of a volume.
-func told(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
+// recordedVolume returns the part of a volume that a recording holds.
+func recordedVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	out := &corev1.PersistentVolume{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},
 		ObjectMeta: metav1.ObjectMeta{Name: pv.Name}}
 	out.Spec.NodeAffinity, out.Spec.StorageClassName, out.Spec.AccessModes, out.Spec.Capacity = pv.Spec.NodeAffinity,
@@ -118,8 +119,8 @@ func told(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	return out
 }
 
-// claiming are the volumes that need a claim, and no more of them than that.
-func claiming(volumes []corev1.Volume) []corev1.Volume {
+// claimVolumes returns the volumes that need a claim, without other details.
+func claimVolumes(volumes []corev1.Volume) []corev1.Volume {
 	var out []corev1.Volume
 	for i := range volumes {
 		switch v := &volumes[i]; {

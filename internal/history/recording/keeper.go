@@ -18,20 +18,20 @@ import (
 
 const (
 	pattern = "pods-*.jsonl"
-	// fileBytes is how much of a file may be news before the next begins, folderBytes what all files but the present one take at most.
+	// A file ends when it has fileBytes besides its list of all pods. All other files have at most folderBytes together.
 	fileBytes   = 32 << 20
 	folderBytes = 960 << 20
 )
 
-// A Keeper writes the pods of a cluster to a folder as they come and go, in lines that Read understands. Each file
-// begins with all pods that are there, so none needs those before it. Nothing is written of what a container is
-// started with, no environment, of volumes only those with a claim and where they are, and no annotation but the
-// the annotation that protects a pod. It is not safe for concurrent use.
+// A Keeper writes the pods of a cluster to a folder as they come and go, in lines that Read understands. Each file begins
+// with a list of all pods, so that it can be read without the files before it. Commands, environments and annotations are
+// left out, apart from the annotation that protects a pod; of volumes only their claims and places are written. It is not
+// safe for concurrent use.
 type Keeper struct {
 	folder *segments.Folder
-	last   *cluster.Snapshot // what is written
+	last   *cluster.Snapshot // its pods are written; nil to write all pods again
 	listed int               // bytes of the list with which the file begins
-	disks  map[string]bool   // of which the file tells
+	disks  map[string]bool   // that the present file has, by the keys of disksOf
 }
 
 // NewKeeper returns a Keeper that has written nothing.
@@ -42,14 +42,15 @@ func NewKeeper(folder string) *Keeper {
 // Close ends the file. What was kept is on the disk already.
 func (k *Keeper) Close() { k.folder.Close() }
 
-// Keep writes what changed since it was last called. After trouble the next call begins a file.
+// Keep writes what changed since the last call. When a file is full, or after an error, it begins a new one with a
+// list of all pods. An error about old files does not keep the new lines from being written.
 func (k *Keeper) Keep(snap *cluster.Snapshot, now time.Time) error {
 	if !snap.Synced() {
 		return nil
 	}
 	written, open := k.folder.Written()
 	anew := !open || written-k.listed >= fileBytes
-	var trouble error // with old files keeps nothing from being written
+	var trouble error // with old files; it does not stop the writing
 	if anew {
 		if err := k.folder.Begin(); err != nil {
 			trouble = fmt.Errorf("record pods: %w", err)
@@ -57,7 +58,7 @@ func (k *Keeper) Keep(snap *cluster.Snapshot, now time.Time) error {
 		if _, open = k.folder.Written(); !open {
 			return trouble
 		}
-		if k.last != nil { // what ended since belongs into some file, and the list does not tell
+		if k.last != nil { // pods that ended since the last call are not in the list
 			if err := k.append(changes(k.last, snap, now, true)); err != nil {
 				return err
 			}
@@ -79,7 +80,7 @@ func (k *Keeper) Keep(snap *cluster.Snapshot, now time.Time) error {
 	return trouble
 }
 
-// disksOf are the lines of the disks of pods that came, as far as the file does not tell of them.
+// disksOf returns the lines about the disks of new pods that the present file does not have yet.
 func (k *Keeper) disksOf(snap *cluster.Snapshot) []byte {
 	var out bytes.Buffer
 	for _, p := range snap.PodChanges(k.last) {
@@ -99,6 +100,7 @@ func (k *Keeper) disksOf(snap *cluster.Snapshot) []byte {
 	return out.Bytes()
 }
 
+// append writes lines to the present file.
 func (k *Keeper) append(lines []byte) error {
 	if len(lines) == 0 {
 		return nil
@@ -109,11 +111,12 @@ func (k *Keeper) append(lines []byte) error {
 	return nil
 }
 
-// changes are the lines that lead from one picture to the next, or only those that tell of ends.
+// changes returns the lines of events that lead from one snapshot to the next; with ends only those of pods that
+// ended.
 func changes(was, is *cluster.Snapshot, now time.Time, ends bool) []byte {
 	var out bytes.Buffer
 	line := func(kind string, p *cluster.Pod, evicted bool) {
-		text, err := json.Marshal(map[string]any{"at": now.UTC().Truncate(time.Second), "type": kind, "object": recorded(p, now, evicted)})
+		text, err := json.Marshal(map[string]any{"at": now.UTC().Truncate(time.Second), "type": kind, "object": podRecord(p, now, evicted)})
 		if err == nil {
 			out.Write(append(text, '\n'))
 		}
@@ -123,7 +126,7 @@ func changes(was, is *cluster.Snapshot, now time.Time, ends bool) []byte {
 		if (p == nil || replaced) && !old.DaemonSet && !old.Mirror {
 			line("DELETED", old, evicted(was, is, old))
 		}
-		if p == nil || ends || p.DaemonSet || p.Mirror || old != nil && !replaced && same(old, p) {
+		if p == nil || ends || p.DaemonSet || p.Mirror || old != nil && !replaced && unchanged(old, p) {
 			continue
 		}
 		line("ADDED", p, !p.Deleted.IsZero() && evicted(was, is, p))
@@ -131,13 +134,14 @@ func changes(was, is *cluster.Snapshot, now time.Time, ends bool) []byte {
 	return out.Bytes()
 }
 
-// same reports whether nothing changed that a recording tells of.
-func same(a, b *cluster.Pod) bool {
+// unchanged reports whether two rows of a pod are equal in what a recording holds.
+func unchanged(a, b *cluster.Pod) bool {
 	return a.Class == b.Class && a.Labels == b.Labels && a.Deleted.Equal(b.Deleted) && a.Terminal() == b.Terminal() &&
 		a.DoNotDisrupt == b.DoNotDisrupt
 }
 
-// evicted reports whether a pod ends because its node goes: kube-scheduler never moves one.
+// evicted reports whether a pod ends because its node goes. kube-scheduler never moves a pod, so then its owner
+// creates it anew.
 func evicted(was, is *cluster.Snapshot, p *cluster.Pod) bool {
 	if p.NodeName == "" || p.Terminal() {
 		return false
@@ -153,8 +157,9 @@ func evicted(was, is *cluster.Snapshot, p *cluster.Pod) bool {
 	return before != nil && before.MarkedForRemoval
 }
 
-// recorded is what is written of a pod. A row has no more of its spec than scheduling reads.
-func recorded(p *cluster.Pod, now time.Time, evicted bool) *corev1.Pod {
+// podRecord returns what is written of a pod. A row of a snapshot holds only those parts of the spec that scheduling
+// reads.
+func podRecord(p *cluster.Pod, now time.Time, evicted bool) *corev1.Pod {
 	o := wanted(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels.Map},
 		Spec: *p.Class.Spec})
 	o.Kind, o.APIVersion, o.Spec.NodeName = "Pod", "v1", p.NodeName
@@ -183,7 +188,8 @@ func recorded(p *cluster.Pod, now time.Time, evicted bool) *corev1.Pod {
 	return o
 }
 
-// ReadFolder reads what a Keeper wrote. A line that a crash tore is passed over; torn says how many there are.
+// ReadFolder reads the files that a Keeper wrote. A line that a crash tore is left out; torn is the number of these
+// lines.
 func ReadFolder(folder string) (r *Recording, torn int, err error) {
 	files, err := segments.Files(folder, pattern)
 	if err != nil {
@@ -210,12 +216,12 @@ func ReadFolder(folder string) (r *Recording, torn int, err error) {
 				torn++
 				continue
 			}
-			if err := w.take([]byte(raw)); err != nil {
+			if err := w.read([]byte(raw)); err != nil {
 				return nil, torn, s.at(line, "%v", err)
 			}
 		}
 	}
-	if r, err = Of(folder, w.joined(), w.end); err != nil {
+	if r, err = Of(folder, w.joinedLives(), w.end); err != nil {
 		return nil, torn, err
 	}
 	r.Disks = &w.disks

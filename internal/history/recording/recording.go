@@ -1,10 +1,11 @@
-// Package recording reads what happened to the pods of a cluster: tables of pods with the times of their creation
-// and deletion, workloads as kubereplay captures them, and pods as kubectl and the controller write them down.
+// Package recording reads and writes what happened to the pods of a cluster, for replays.
 //
-// Whatever the format, a Recording says the same: which pods were wanted, from when until when. What an
-// eviction ends and its owner makes anew at once is one life, so that what the controller did when it was recorded
-// is not taken for what users wanted. Times are whole seconds, as Kubernetes writes them. Every error names the
-// file, the line and what to change.
+// It reads three formats: tables of pods with the times of their creation and deletion (table.go), workloads as kubereplay captures them
+// (capture.go), and pods as kubectl and the controller write them (watch.go). Whatever the format, a Recording says which pods were wanted,
+// from when until when. Keeper (keeper.go) writes the recordings of a controller, with the disks of pods (disks.go).
+//
+// A life is one wanted pod. A pod that was evicted and the pod that its owner created next are one life, because replays decide themselves
+// which pods to move. Times are whole seconds, as Kubernetes writes them. Every error names the file, the line and what to change.
 package recording
 
 import (
@@ -17,11 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A Recording is what was wanted of a cluster for a while.
+// A Recording says which pods were wanted in a cluster, and when.
 type Recording struct {
 	Begin, End time.Time
 	Lives      []Life // by their beginning, then by name
-	Disks      *Disks // of pods that have any; nil where nothing tells of them
+	Disks      *Disks // of pods that have any; nil if the format has none
 }
 
 // A Life is one wanted pod.
@@ -46,7 +47,7 @@ func (s source) at(line int, format string, args ...any) error {
 	return fmt.Errorf("%s:%d: %s", s.name, line, fmt.Sprintf(format, args...))
 }
 
-// lineOf is the line of a place in the text.
+// lineOf returns the line at an offset of the text.
 func (s source) lineOf(offset int64) int {
 	return 1 + bytes.Count(s.text[:min(int(offset), len(s.text))], []byte("\n"))
 }
@@ -69,7 +70,7 @@ func Read(name string, text []byte) (*Recording, error) {
 	default:
 		var w *watched
 		if w, err = readWatch(s); err == nil {
-			lives, begin, end, disks = w.joined(), w.begin, w.end, &w.disks
+			lives, begin, end, disks = w.joinedLives(), w.begin, w.end, &w.disks
 		}
 	}
 	if err != nil {
@@ -86,7 +87,8 @@ func Read(name string, text []byte) (*Recording, error) {
 	return r, nil
 }
 
-// Of makes a recording of lives. The end is that of the last thing that happened, unless it is known to be later.
+// Of returns a recording of lives. It ends with the last event of a life, or at end if that is later. name is for the
+// error.
 func Of(name string, lives []Life, end time.Time) (*Recording, error) {
 	if len(lives) == 0 {
 		return nil, fmt.Errorf("%s: there is no pod in it", name)
@@ -103,11 +105,12 @@ func Of(name string, lives []Life, end time.Time) (*Recording, error) {
 	return r, nil
 }
 
+// byBeginning orders lives by their beginning, then by name.
 func byBeginning(a, b Life) int {
 	return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name))
 }
 
-// from is the recording from a time on, the whole one where nothing is left after it.
+// from returns the recording from a time on; the whole recording if no pod is wanted after it.
 func (r *Recording) from(begin time.Time) *Recording {
 	if cut, err := r.Cut(begin, time.Time{}); err == nil {
 		return cut
@@ -115,7 +118,8 @@ func (r *Recording) from(begin time.Time) *Recording {
 	return r
 }
 
-// Cut returns what of a recording lies between two times, zero for its own ends. Pods that are there already begin with it.
+// Cut returns the part of a recording between two times; the zero time means its own begin or end. Pods that exist
+// already begin with it.
 func (r *Recording) Cut(from, to time.Time) (*Recording, error) {
 	out := &Recording{Begin: r.Begin, End: r.End, Disks: r.Disks}
 	if !from.IsZero() {

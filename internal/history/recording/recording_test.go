@@ -295,7 +295,7 @@ func FuzzWatch(f *testing.F) {
 			check(t, text, err, nil)
 			return
 		}
-		r, err := Of("file", w.joined(), w.end)
+		r, err := Of("file", w.joinedLives(), w.end)
 		if err != nil {
 			return
 		}

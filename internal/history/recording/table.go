@@ -21,7 +21,7 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
-// A row is a pod in the making, and where the table speaks of it.
+// A row is a line of the table while it is read.
 type row struct {
 	life Life
 	// count is how many such pods there are.
@@ -75,7 +75,7 @@ func readTable(s source) ([]Life, error) {
 	r.TrimLeadingSpace = true
 	header, err := r.Read()
 	if err != nil {
-		return nil, s.broken(err)
+		return nil, s.csvError(err)
 	}
 	if err := s.checkHeader(header); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func readTable(s source) ([]Life, error) {
 			return out, nil
 		}
 		if err != nil {
-			return nil, s.broken(err)
+			return nil, s.csvError(err)
 		}
 		line, _ := r.FieldPos(0)
 		x, err := readRow(header, fields)
@@ -105,14 +105,15 @@ func readTable(s source) ([]Life, error) {
 // mostPods is how many lives a recording may have.
 const mostPods = 5_000_000
 
-// broken says where a table is no table.
-func (s source) broken(err error) error {
+// csvError returns an error of package csv with the line in the file.
+func (s source) csvError(err error) error {
 	if bad, ok := errors.AsType[*csv.ParseError](err); ok {
 		return s.at(bad.Line, "%v; every line has as many fields as the first, with commas between them", bad.Err)
 	}
 	return s.at(1, "%v; the first line names the columns", err)
 }
 
+// checkHeader refuses columns that are unknown or there twice, and writes their names in lower case into header.
 func (s source) checkHeader(header []string) error {
 	seen := map[string]bool{}
 	for i, name := range header {
@@ -132,6 +133,7 @@ func (s source) checkHeader(header []string) error {
 	return nil
 }
 
+// readRow reads the fields of one line.
 func readRow(header, fields []string) (*row, error) {
 	r := &row{count: 1, asks: corev1.ResourceList{}, gpu: "nvidia.com/gpu",
 		life: Life{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault}}}}
@@ -183,6 +185,7 @@ func countOf(text string) (int, error) {
 	return n, nil
 }
 
+// ask sets the request for a resource.
 func (r *row) ask(name corev1.ResourceName, text string) error {
 	q, err := bounded.ParseQuantity(text)
 	if err != nil || q.Sign() < 0 {
@@ -194,6 +197,7 @@ func (r *row) ask(name corev1.ResourceName, text string) error {
 	return nil
 }
 
+// priority sets the pod's priority.
 func (r *row) priority(text string) error {
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
@@ -216,6 +220,7 @@ func (r *row) selector(text string) error {
 	return nil
 }
 
+// protect sets the annotation karpenter.sh/do-not-disrupt.
 func (r *row) protect(text string) error {
 	if text != "true" && text != "false" {
 		return errors.New("write true or false")
@@ -226,7 +231,8 @@ func (r *row) protect(text string) error {
 	return nil
 }
 
-// lives are the pods that a row stands for. Those that are alike share what they say.
+// lives returns the pods that a row stands for, count of them. They share one spec, also with equal pods of other
+// rows.
 func (r *row) lives(line int, same sharedSpecs) []Life {
 	if gpu, ok := r.asks[gpuColumn]; ok {
 		delete(r.asks, gpuColumn)
@@ -235,7 +241,7 @@ func (r *row) lives(line int, same sharedSpecs) []Life {
 	limits := corev1.ResourceList{}
 	for name, q := range r.asks {
 		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
-			limits[name] = q // what is no share of something is limited to what is asked for
+			limits[name] = q // extended resources need a limit equal to the request
 		}
 	}
 	p := r.life.Pod
@@ -263,10 +269,10 @@ func (r *row) lives(line int, same sharedSpecs) []Life {
 	return out
 }
 
-// sharedSpecs are the specs of pods by what they say.
+// sharedSpecs are the specs of pods, each by its text.
 type sharedSpecs map[string]corev1.PodSpec
 
-// share makes the pod say what others say with the same words.
+// share replaces the pod's spec by an equal spec of an earlier pod, to save memory.
 func (s sharedSpecs) share(p *corev1.Pod) {
 	key := p.Spec.String()
 	if have, ok := s[key]; ok {

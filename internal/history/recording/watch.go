@@ -19,9 +19,9 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// A seen object was shown by a watch: by itself, as kubectl writes it with -w, or in an event, as with
-// --output-watch-events too. Who writes events down may add when each came.
-type seen struct {
+// A watchItem is what a watch printed: an object, a list, or an event around an object. The controller's recordings
+// add when each event came (At).
+type watchItem struct {
 	Kind   string            `json:"kind"`
 	Items  []json.RawMessage `json:"items"`
 	Type   string            `json:"type"`
@@ -29,7 +29,7 @@ type seen struct {
 	At     time.Time         `json:"at"`
 }
 
-// watched are the pods of a watch, by UID.
+// A watched holds the pods of a watch, by UID.
 type watched struct {
 	lives map[types.UID]*witnessed
 	begin time.Time // when the first event came, zero where none says when
@@ -39,7 +39,7 @@ type watched struct {
 
 func newWatched() *watched { return &watched{lives: map[types.UID]*witnessed{}} }
 
-// A witnessed life was seen by a watch.
+// A witnessed is a life that a watch showed.
 type witnessed struct {
 	Life
 	uid     types.UID
@@ -47,6 +47,7 @@ type witnessed struct {
 	evicted bool
 }
 
+// readWatch reads a sequence of JSON values, each of which is an object, list or event.
 func readWatch(s source) (*watched, error) {
 	w := newWatched()
 	decoder := json.NewDecoder(bytes.NewReader(s.text))
@@ -58,25 +59,25 @@ func readWatch(s source) (*watched, error) {
 		}
 		line := s.lineOf(decoder.InputOffset())
 		if err != nil {
-			return nil, s.notJSON(err)
+			return nil, s.jsonError(err)
 		}
-		if err := w.take(raw); err != nil {
+		if err := w.read(raw); err != nil {
 			return nil, s.at(line, "%v", err)
 		}
 	}
 	return w, nil
 }
 
-// take reads one object, list or event.
-func (w *watched) take(raw json.RawMessage) error {
-	var x seen
+// read reads one object, list or event.
+func (w *watched) read(raw json.RawMessage) error {
+	var x watchItem
 	if err := json.Unmarshal(raw, &x); err != nil {
 		return err
 	}
 	switch {
 	case strings.HasSuffix(x.Kind, "List"):
 		for _, item := range x.Items {
-			if err := w.pod(item, seen{}); err != nil {
+			if err := w.pod(item, watchItem{}); err != nil {
 				return err
 			}
 		}
@@ -88,11 +89,12 @@ func (w *watched) take(raw json.RawMessage) error {
 	case len(x.Object) > 0:
 		return errors.New("an event's type is ADDED, MODIFIED or DELETED")
 	}
-	return w.pod(raw, seen{})
+	return w.pod(raw, watchItem{})
 }
 
-// pod notes what an object says, if it is a pod. Pods of DaemonSets come with nodes, and are none that anybody wants somewhere.
-func (w *watched) pod(raw json.RawMessage, event seen) error {
+// pod notes what an object says, if it is a pod or a disk. Pods of DaemonSets and static pods are left out: they come
+// with each node.
+func (w *watched) pod(raw json.RawMessage, event watchItem) error {
 	var kind struct {
 		Kind string `json:"kind"`
 	}
@@ -104,7 +106,7 @@ func (w *watched) pod(raw json.RawMessage, event seen) error {
 		return errors.New("the object has no kind; what \"kubectl get pods -w -o json\" writes has one")
 	case "Pod":
 	default:
-		return w.disks.take(kind.Kind, raw)
+		return w.disks.add(kind.Kind, raw)
 	}
 	p := &corev1.Pod{}
 	if err := json.Unmarshal(raw, p); err != nil {
@@ -121,11 +123,13 @@ func (w *watched) pod(raw json.RawMessage, event seen) error {
 	case podclass.OwnedBy(p, "DaemonSet") || p.Annotations[corev1.MirrorPodAnnotationKey] != "":
 		return nil
 	}
-	w.see(p, at, event.Type == "DELETED")
+	w.observe(p, at, event.Type == "DELETED")
 	return nil
 }
 
-func (w *watched) see(p *corev1.Pod, at time.Time, gone bool) {
+// observe notes the state of a pod: its node, its end if there is one, and whether it was evicted. gone means that
+// the event was a deletion, at at.
+func (w *watched) observe(p *corev1.Pod, at time.Time, gone bool) {
 	uid := types.UID(cmp.Or(string(p.UID), p.Namespace+"/"+p.Name))
 	l := w.lives[uid]
 	if l == nil {
@@ -154,7 +158,7 @@ func (w *watched) see(p *corev1.Pod, at time.Time, gone bool) {
 	}
 }
 
-// endOf is when a pod was told to end or came to its end by itself, zero if it has not.
+// endOf returns when a pod was told to end or ended by itself; zero if it has not, or if the time makes no sense.
 func endOf(p *corev1.Pod) time.Time {
 	var out time.Time
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
@@ -179,8 +183,9 @@ func endOf(p *corev1.Pod) time.Time {
 // remadeWithin is how soon after an eviction the pod that its owner makes is the same to its user.
 const remadeWithin = time.Minute
 
-// joined are the lives. A life that an eviction ended goes on in the pod that its owner made next.
-func (w *watched) joined() []Life {
+// joinedLives returns the lives. A pod that was evicted and the pod that its owner created next (within remadeWithin)
+// are one life, because the user wanted one pod all the time.
+func (w *watched) joinedLives() []Life {
 	all := slices.SortedFunc(maps.Values(w.lives), func(a, b *witnessed) int {
 		return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.uid, b.uid))
 	})
@@ -217,13 +222,13 @@ func (w *watched) joined() []Life {
 	return out
 }
 
-// wanted is the wanted part of a pod: not where it ran, what was written to it since, or its command and environment. Of
-// volumes there are those whose claim may tie it to a place.
+// wanted returns the part of a pod that its user wanted: not where it ran, what was written to it later, or its
+// command and environment. Volumes without a claim are left out.
 func wanted(p *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: cmp.Or(p.Namespace, metav1.NamespaceDefault), Name: p.Name, Labels: p.Labels,
 		Annotations: p.Annotations, OwnerReferences: p.OwnerReferences,
 	}, Spec: *p.Spec.DeepCopy()}
-	out.Spec.NodeName, out.Spec.Volumes, out.Spec.SchedulingGates, out.Spec.ResourceClaims = "", claiming(out.Spec.Volumes), nil, nil
+	out.Spec.NodeName, out.Spec.Volumes, out.Spec.SchedulingGates, out.Spec.ResourceClaims = "", claimVolumes(out.Spec.Volumes), nil, nil
 	return out
 }

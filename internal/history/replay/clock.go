@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// A clock calls what is due in the order of its time, and of equal times in the order in which it was asked for.
+// A clock calls functions in the order of their times, and those of one time in the order in which they were added.
 type clock struct {
 	now  time.Time
 	next alarms
 	made int
 }
 
+// An alarm is one call that is due at a time.
 type alarm struct {
 	at     time.Time
 	number int
 	do     func()
 }
 
-// at has something done at a time, now if that is past.
+// at calls do at a time, or now if that is past.
 func (c *clock) at(t time.Time, do func()) {
 	if t.Before(c.now) {
 		t = c.now
@@ -27,7 +28,7 @@ func (c *clock) at(t time.Time, do func()) {
 	heap.Push(&c.next, alarm{t, c.made, do})
 }
 
-// after has something done in a while.
+// after calls do after a duration.
 func (c *clock) after(d time.Duration, do func()) { c.at(c.now.Add(d), do) }
 
 // alarms are a heap, the earliest first.

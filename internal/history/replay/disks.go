@@ -12,8 +12,9 @@ import (
 // bound marks the volume of a claim as existing.
 const bound = "pv.kubernetes.io/bind-completed"
 
-// mount gives a pod the volumes whose claims are known. It is not known where others are: they tie it to no place.
-// Claims of ephemeral volumes are made anew with each pod, like the claim of its first pod.
+// mount gives a pod those of its volumes whose claims are known. Other volumes are left out, because nothing says
+// which zone they tie the pod to. A pod that was created anew gets a new claim for each ephemeral volume, like that
+// of the first pod.
 func (r *run) mount(p *pod) {
 	volumes := p.life.Pod.Spec.Volumes
 	if len(volumes) == 0 {
@@ -42,7 +43,7 @@ func (r *run) mount(p *pod) {
 	p.volumes = kept
 }
 
-// unmount ends the ephemeral volumes that a pod had which is made anew under another name.
+// unmount deletes the claims of ephemeral volumes that mount created for a pod.
 func (r *run) unmount(p *pod) {
 	for _, v := range p.volumes {
 		if v.Ephemeral != nil && p.key.Name != p.life.Pod.Name {
@@ -51,7 +52,8 @@ func (r *run) unmount(p *pod) {
 	}
 }
 
-// provision makes the volumes of a pod that are nowhere yet where it goes, as their driver would.
+// provision creates the volumes of a pod that do not exist yet, in the zone of the machine where it goes, as their
+// driver would.
 func (r *run) provision(p *pod, m *machine) {
 	for _, v := range p.volumes {
 		name := p.key.Name + "-" + v.Name
@@ -82,7 +84,8 @@ func (r *run) provision(p *pod, m *machine) {
 	}
 }
 
-// disked reports whether a pod has volumes that may tie it to a place: only the engine knows where it may go.
-func disked(volumes []corev1.Volume) bool {
+// hasVolumes reports whether a pod has volumes that may tie it to a place. For such a pod only the engine knows where
+// it may go.
+func hasVolumes(volumes []corev1.Volume) bool {
 	return slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }

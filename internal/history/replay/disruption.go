@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// nextTurn is when nodes are emptied of a step for which nothing boots: whatever else is begun at that moment
-	// is closed by then. Steps that wait for their turn are looked at as often.
+	// nextTurn is after how long a step without replacements drains its nodes, so that all steps of a pass have closed
+	// theirs by then. Steps that budgets hold back at their second look are looked at again after it, too.
 	nextTurn = time.Second
-	// hollowPart is the part of the pace at which nodes that got empty are looked for.
-	hollowPart = 10
+	// emptyPart is how many times as often as the fleet is searched, empty nodes are looked for.
+	emptyPart = 10
 )
 
-// A disruption finds steps and carries them out.
+// A disruption finds steps and carries them out, as the loops of the controller do.
 type disruption struct {
 	engine    *engine.Engine
 	memory    disrupt.Memory
@@ -41,18 +41,19 @@ type disruption struct {
 	busy      map[types.UID]bool // claims of steps that are carried out
 
 	passed, looked time.Time // last pass, and last look for empty nodes
-	pass, look     time.Time // when the next are due, zero for none
-	turn           time.Time // when steps that wait for their turn are looked at next
+	pass, look     time.Time // when the next ones are due, zero for none
+	turn           time.Time // when steps that budgets hold back are looked at again
 }
 
+// newDisruption returns a disruption that has not looked at the fleet yet.
 func newDisruption(labels label.Table) disruption {
 	return disruption{engine: engine.New(labels), pending: disrupt.Queue{}, busy: map[types.UID]bool{}}
 }
 
-// news says that something changed: the fleet is looked at as soon as the pace allows.
+// news makes a pass take place as soon as the pace allows, because something changed.
 func (d *disruption) news(r *run) { d.passBy(r, d.passed.Add(r.set.Pace)) }
 
-// passBy has the next pass take place no later than at a time.
+// passBy makes the next pass take place no later than at a time.
 func (d *disruption) passBy(r *run, at time.Time) {
 	if at.Before(r.now) {
 		at = r.now
@@ -69,17 +70,17 @@ func (d *disruption) passBy(r *run, at time.Time) {
 	})
 }
 
-// left says that a pod left a machine: it may be empty.
-func (d *disruption) left(r *run, m *machine) {
-	r.provisioner.room(r, m)
+// podLeft gives the freed room to pods that wait, and makes the machine be removed soon if it is empty.
+func (d *disruption) podLeft(r *run, m *machine) {
+	r.provisioner.fill(r, m)
 	if len(m.pods) == 0 && !m.leaving && m.node != nil {
 		d.lookBy(r, r.now)
 	}
 }
 
-// lookBy has empty nodes looked for at a time, or as soon after it as the pace allows.
+// lookBy makes empty nodes be looked for at a time, or as soon after it as the pace allows.
 func (d *disruption) lookBy(r *run, at time.Time) {
-	if soonest := d.looked.Add(max(time.Second, r.set.Pace/hollowPart).Truncate(time.Second)); at.Before(soonest) {
+	if soonest := d.looked.Add(max(time.Second, r.set.Pace/emptyPart).Truncate(time.Second)); at.Before(soonest) {
 		at = soonest
 	}
 	if at.Before(r.now) {
@@ -92,12 +93,12 @@ func (d *disruption) lookBy(r *run, at time.Time) {
 	r.at(at, func() {
 		if d.look.Equal(r.now) {
 			d.look = time.Time{}
-			d.hollow(r)
+			d.removeEmpty(r)
 		}
 	})
 }
 
-// search is one pass over the fleet.
+// search is one pass of the planner over the fleet: it begins the steps that it finds, and schedules the next pass.
 func (d *disruption) search(r *run) {
 	d.passed, d.looked = r.now, r.now
 	again := r.refresh()
@@ -118,13 +119,14 @@ func (d *disruption) search(r *run) {
 	}
 }
 
-// hollow removes empty nodes, and asks nothing else.
-func (d *disruption) hollow(r *run) {
+// removeEmpty removes empty nodes between two passes. Its planner ends at once (Ended), so that it finds nothing
+// else; the planner's memory of this look is dropped.
+func (d *disruption) removeEmpty(r *run) {
 	d.looked = r.now
 	again := r.refresh()
 	w := d.world(r)
 	w.Ended = func() bool { return true }
-	out, _ := disrupt.Propose(w, d.memory) // what it did not ask is not to be remembered as found
+	out, _ := disrupt.Propose(w, d.memory) // this memory is dropped: most nodes were not looked at
 	for _, step := range out.Steps {
 		if step.Method == disrupt.Emptiness {
 			d.begin(r, step)
@@ -136,7 +138,7 @@ func (d *disruption) hollow(r *run) {
 	}
 }
 
-// begin starts a step, or has it wait for its second look.
+// begin starts a step, or queues it until its second look.
 func (d *disruption) begin(r *run, step *disrupt.Step) {
 	if !step.Method.Waits() {
 		d.start(r, step)
@@ -146,7 +148,8 @@ func (d *disruption) begin(r *run, step *disrupt.Step) {
 	r.after(disrupt.SecondLook, func() { d.confirm(r) })
 }
 
-// confirm looks again at the steps whose time has come.
+// confirm looks again at the steps whose second look is due. Steps that only budgets hold back stay in the queue;
+// other steps that are refused now are dropped.
 func (d *disruption) confirm(r *run) {
 	round := d.pending.Round(r.now)
 	for id, p := range round.Due() {
@@ -160,7 +163,7 @@ func (d *disruption) confirm(r *run) {
 	}
 }
 
-// lookAgain starts a step that still is right, or says why it is not.
+// lookAgain starts a step that is still right, or returns why it is not.
 func (d *disruption) lookAgain(r *run, was *disrupt.Step) disrupt.Refusal {
 	r.refresh()
 	var step *disrupt.Step
@@ -173,7 +176,8 @@ func (d *disruption) lookAgain(r *run, was *disrupt.Step) disrupt.Refusal {
 	return why
 }
 
-// start carries a step out: what replaces boots, then what goes is drained.
+// start carries a step out: it launches the replacements, and drains the old machines when all are ready. It does
+// nothing if a machine is gone already, or if a replacement cannot be bought.
 func (d *disruption) start(r *run, step *disrupt.Step) {
 	var going []*machine
 	for _, c := range step.Remove {
@@ -214,7 +218,7 @@ func (d *disruption) start(r *run, step *disrupt.Step) {
 	}
 }
 
-// world is what the planner is shown.
+// world returns the input of the planner.
 func (d *disruption) world(r *run) *disrupt.World {
 	snap := r.Store.Snapshot()
 	landing, over := seat.Landing(snap, r.now)
@@ -230,7 +234,8 @@ func (d *disruption) world(r *run) *disrupt.World {
 	return w
 }
 
-// refresh writes down since when claims have been quiet and what budgets allow. It returns when that changes by itself.
+// refresh writes into the store since when claims have been quiet, and what budgets allow. It returns when the first
+// claim changes by itself, zero for never.
 func (r *run) refresh() (again time.Time) {
 	var changed []*v1.NodeClaim
 	for _, m := range r.open {
@@ -245,7 +250,7 @@ func (r *run) refresh() (again time.Time) {
 		again = ztime.Sooner(again, m.again)
 		changed = append(changed, c)
 	}
-	budgets := r.allowances()
+	budgets := r.presentBudgets()
 	r.update(func(d *cluster.Draft) {
 		for _, c := range changed {
 			d.PutClaim(c)
@@ -257,7 +262,7 @@ func (r *run) refresh() (again time.Time) {
 	return again
 }
 
-// steer puts the taint that keeps new pods off nodes where the pass wants it, and takes it off where not.
+// steer adds the taint that keeps new pods off a node, or removes it, as a pass of the planner wants.
 func (r *run) steer(steering disrupt.Steering) {
 	nodes := slices.SortedFunc(maps.Keys(steering), func(a, b *cluster.Node) int { return cmp.Compare(a.Name, b.Name) })
 	for _, n := range nodes {
@@ -276,17 +281,18 @@ func (r *run) steer(steering disrupt.Steering) {
 	}
 }
 
-// compiled are the budgets with what they allow now.
-func (r *run) compiled() *movable.PDBs {
+// compiledBudgets returns the PodDisruptionBudgets with what they allow now, in the form that is asked about pods.
+func (r *run) compiledBudgets() *movable.PDBs {
 	var all []movable.PDB
-	for _, b := range r.allowances() {
+	for _, b := range r.presentBudgets() {
 		all = append(all, movable.Compile(b))
 	}
 	return movable.NewPDBs(all)
 }
 
-// allowances are the budgets as their controller would write them now: a pod is healthy while it is on a machine.
-func (r *run) allowances() []*policyv1.PodDisruptionBudget {
+// presentBudgets returns the PodDisruptionBudgets with the status that their controller would write now. A pod counts
+// as healthy if it is on a machine.
+func (r *run) presentBudgets() []*policyv1.PodDisruptionBudget {
 	if len(r.budgets) == 0 {
 		return nil
 	}
@@ -314,7 +320,7 @@ func (r *run) allowances() []*policyv1.PodDisruptionBudget {
 	return out
 }
 
-// desired is how many of so many pods a budget wants to be healthy; all where it does not say.
+// desired returns how many of the expected pods a budget wants to be healthy; all if it names no limit.
 func desired(b *policyv1.PodDisruptionBudget, expected int) int {
 	limit := b.Spec.MinAvailable
 	if limit == nil {

@@ -1,17 +1,27 @@
-// Package replay runs a recording through Karpenter's decisions in simulated time: what would the same pods have
-// cost, how long would they have waited and how often would they have been moved with these pools and settings.
+// Package replay runs a recording through Karpenter's decisions in simulated time. It answers what the same pods would
+// have cost, how long they would have waited and how often they would have been moved, with other pools and settings.
 //
-// The decisions are the controller's: packages engine, disrupt and lifecycle are asked as its loops ask them, with
-// the same batches, delays, budgets and second looks. What the loops stand between is modelled here and as simple
-// as it can be: machines take a fixed time to boot and to stop and are sold out and taken back by a table, volumes
-// are made where their pod goes, pods start when they are bound and always stop, kube-scheduler is package
-// kubescore. Loops have no clock that could be turned, so a stepping clock calls the decisions when they are due,
-// and time in which nothing is due costs nothing.
+// The decisions are the controller's: the package asks engine, disrupt and lifecycle as the controller's loops do, with
+// the same batches, delays, budgets and second looks. The world around the loops is modelled as simply as possible:
+// machines take a fixed time to boot and to stop; a table says how often they are sold out or interrupted; volumes are
+// created where their pod goes; pods run as soon as they are bound and always stop; kube-scheduler is package
+// kubescore. A clock jumps from one event to the next, so idle time costs nothing.
 //
-// What is found at one moment is carried out as the loops do it: second looks in the order in which they are due,
-// seats for the pods that move, and a node is emptied in the turn after. So of choices that are worth the same the
-// same one is taken. What differs is what kube-scheduler does with pods that wait for nodes, where it would have to
-// draw lots, and what the planner remembers of before the recording.
+// Decisions are carried out in the order in which the loops do it, so that of equal choices the same one is taken. Replays differ from a
+// cluster in two ways: kube-scheduler chooses among equal nodes by chance, and the controller's planner remembers the time before the
+// recording.
 //
-// The same recording, pools and settings give the same result, byte for byte. Nothing here asks for the time of day.
+// Terms:
+//
+//	life      one wanted pod of the recording; a pod is its present incarnation (pods.go)
+//	variant   the pools and settings of one run (replay.go)
+//	standing  a machine that exists when the recording begins (fleet.go)
+//	pace      the least time between two searches for a cheaper fleet; a pass is one such search (disruption.go)
+//	dried     a way to buy that was found to be sold out (market.go)
+//	restless  a machine whose claim does not say yet that a pod came or went
+//	lot       a hash of a name that decides between equal nodes
+//
+// Read replay.go and clock.go first, then provision.go (places for pods that wait), disruption.go (steps), machines.go
+// and pods.go. meter.go measures the run, edit.go changes pools while it runs. The same recording, pools and settings
+// give the same result, byte for byte.
 package replay

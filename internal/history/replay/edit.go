@@ -16,8 +16,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// An Edit is a change of the pools and node classes while the recording runs. Machines that are no
-// longer what they would be made as now drift.
+// An Edit is a change of the pools and node classes while the recording runs. Machines that would be launched differently
+// now drift.
 type Edit struct {
 	At    time.Time
 	Pools []engine.Pool // as they are from then on; others stay as they were
@@ -25,10 +25,10 @@ type Edit struct {
 	Classes map[string]func(*v1.NodeClaim) string
 }
 
-// known are the labels that the requirements of pools may name.
-func (r *run) known() *label.Vocabulary { return label.NewVocabulary(v1.Labels(), r.Labels) }
+// vocabulary returns the labels that the requirements of pools may name.
+func (r *run) vocabulary() *label.Vocabulary { return label.NewVocabulary(v1.Labels(), r.Labels) }
 
-// stamped are pools that carry the hash of their template, as the controller writes it.
+// stamped returns the pools with the hash of their template as an annotation, as the controller writes it.
 func stamped(pools []engine.Pool) []engine.Pool {
 	out := slices.Clone(pools)
 	for i := range out {
@@ -43,7 +43,7 @@ func stamped(pools []engine.Pool) []engine.Pool {
 	return out
 }
 
-// setPools has these pools be there from now on.
+// setPools puts pools into the store and makes them those that are planned with.
 func (r *run) setPools(pools []engine.Pool) {
 	r.listed = stamped(pools)
 	r.update(func(d *cluster.Draft) {
@@ -52,11 +52,11 @@ func (r *run) setPools(pools []engine.Pool) {
 		}
 		d.Synced(true)
 	})
-	r.stock()
+	r.updateCatalogs()
 }
 
-// edit takes over what the user wrote.
-func (r *run) edit(e *Edit) {
+// applyEdit makes the pools and classes of an edit the present ones. Pools that it does not name stay.
+func (r *run) applyEdit(e *Edit) {
 	pools := slices.Clone(e.Pools)
 	for _, p := range r.listed {
 		if !slices.ContainsFunc(e.Pools, func(x engine.Pool) bool { return x.Pool.Name == p.Pool.Name }) {
@@ -64,17 +64,17 @@ func (r *run) edit(e *Edit) {
 		}
 	}
 	r.setPools(pools)
-	r.judge(e.Classes)
+	r.judgeDrift(e.Classes)
 	for _, m := range r.open {
 		m.restless = true // what calm is may have changed
 	}
-	r.provisioner.want(r)
+	r.provisioner.podCame(r)
 	r.disruption.news(r)
 }
 
-// judge returns, for machines, whether they drift.
-func (r *run) judge(classes map[string]func(*v1.NodeClaim) string) {
-	known := r.known()
+// judgeDrift finds out for each machine whether it drifts. classes are those that an edit changed, nil for none.
+func (r *run) judgeDrift(classes map[string]func(*v1.NodeClaim) string) {
+	known := r.vocabulary()
 	for _, name := range slices.Sorted(maps.Keys(r.machines)) {
 		m := r.machines[name]
 		pool, there := r.pools[m.claim.Labels[v1.NodePoolLabelKey]]
@@ -88,11 +88,12 @@ func (r *run) judge(classes map[string]func(*v1.NodeClaim) string) {
 		if ref := m.claim.Spec.NodeClassRef; ref != nil && classes[ref.Name] != nil {
 			m.outdated = classes[ref.Name](m.claim)
 		}
-		r.drifts(m, cmp.Or(why, m.outdated))
+		r.setDrift(m, cmp.Or(why, m.outdated))
 	}
 }
 
-func (r *run) drifts(m *machine, why string) {
+// setDrift writes or clears the condition Drifted of a machine's claim; why is "" for none.
+func (r *run) setDrift(m *machine, why string) {
 	had := condition.Get(m.claim, v1.ConditionTypeDrifted)
 	if why == "" && had == nil || why != "" && had != nil && had.Reason == why {
 		return

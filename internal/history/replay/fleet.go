@@ -20,7 +20,7 @@ import (
 	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
-// A standing machine is there when the recording begins.
+// A standing is a machine that exists when the recording begins.
 type standing struct {
 	node  *corev1.Node
 	claim *v1.NodeClaim // nil where only the node is known
@@ -28,8 +28,8 @@ type standing struct {
 	offer *cloud.Offering
 }
 
-// AddNode adds a machine that is there from the beginning, or says why the variant cannot have it. Its claim may be nil. The
-// machine begins ready and in use: what a step that is under way, a drain or a cordon has written on the objects is left out.
+// AddNode adds a machine that exists from the beginning, or returns why the variant cannot have it. Its claim may be
+// nil. The machine begins ready and in use: traces of a step, a drain or a cordon on the objects are removed.
 func (v *Variant) AddNode(node *corev1.Node, claim *v1.NodeClaim) error {
 	i := slices.IndexFunc(v.Pools, func(p engine.Pool) bool { return p.Pool.Name == node.Labels[v1.NodePoolLabelKey] })
 	if i < 0 {
@@ -47,7 +47,7 @@ func (v *Variant) AddNode(node *corev1.Node, claim *v1.NodeClaim) error {
 	return nil
 }
 
-// offered is how a type is sold in a zone, nil if it is not.
+// offered returns the offering of a type in a zone with a capacity type, nil if there is none.
 func offered(it *cloud.InstanceType, zone, capacityType string) *cloud.Offering {
 	for i := range it.Offerings {
 		if f := &it.Offerings[i]; f.Zone() == zone && f.CapacityType() == capacityType {
@@ -57,8 +57,8 @@ func offered(it *cloud.InstanceType, zone, capacityType string) *cloud.Offering 
 	return nil
 }
 
-// stand makes a machine of an existing one. Its claim keeps its name, by which equal steps are put in order.
-func (r *run) stand(s *standing) {
+// addStanding makes the machine of a standing one. The claim keeps its name, because equal steps are ordered by name.
+func (r *run) addStanding(s *standing) {
 	name := s.node.Name
 	id := cmp.Or(s.node.Spec.ProviderID, "replay://"+name)
 	sold := cloud.Machine{
@@ -83,31 +83,32 @@ func (r *run) stand(s *standing) {
 	m.node = s.node
 	m.node.UID, m.node.DeletionTimestamp = types.UID(cmp.Or(string(m.node.UID), "node/"+name)), nil
 	m.node.Spec.ProviderID, m.node.Spec.Unschedulable = id, false
-	m.node.Spec.Taints = slices.DeleteFunc(m.node.Spec.Taints, func(t corev1.Taint) bool { return passing(t.Key) })
+	m.node.Spec.Taints = slices.DeleteFunc(m.node.Spec.Taints, func(t corev1.Taint) bool { return temporaryTaint(t.Key) })
 	if len(m.node.Status.Allocatable) == 0 {
 		m.node.Status.Capacity, m.node.Status.Allocatable = sold.Capacity, sold.Allocatable
 	}
 	r.machines[name] = m
-	r.meter.stands(m)
-	r.join(m)
+	r.meter.startPaying(m)
+	r.makeReady(m)
 }
 
-// passing reports whether a taint describes a moment, and not the node.
-func passing(key string) bool {
+// temporaryTaint reports whether a taint describes a passing state and not the node itself.
+func temporaryTaint(key string) bool {
 	return key == v1.DisruptedTaintKey || key == v1.UnderusedTaintKey || key == v1.UnregisteredTaintKey ||
 		key == corev1.TaintNodeUnschedulable ||
 		key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable
 }
 
-// join makes the Node of a machine ready for pods.
-func (r *run) join(m *machine) {
+// makeReady makes the Node of a machine initialised: it puts Node and claim into the store, starts DaemonSet pods,
+// and schedules expiry and interruption.
+func (r *run) makeReady(m *machine) {
 	now := metav1.NewTime(r.now)
 	m.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: now}}
 	m.node.Labels = maps.Clone(m.node.Labels)
 	if m.node.Labels == nil {
 		m.node.Labels = map[string]string{}
 	}
-	m.node.Labels[v1.NodeRegisteredLabelKey] = "true" // its taints are what they are: those of starting up are gone
+	m.node.Labels[v1.NodeRegisteredLabelKey] = "true" // as registered, so that Join leaves its taints: startup taints are gone
 	lifecycle.Join(m.node, m.claim)
 	if m.node.Labels[corev1.LabelHostname] == "" {
 		m.node.Labels[corev1.LabelHostname] = m.node.Name
@@ -130,7 +131,7 @@ func (r *run) join(m *machine) {
 	if at, ok := lifecycle.Expiry(c); ok {
 		r.at(at, func() { r.expire(m) })
 	}
-	if d, ok := r.set.Market.lasts(m.offer, m.claim.Name); ok {
+	if d, ok := r.set.Market.lifetime(m.offer, m.claim.Name); ok {
 		r.after(d, func() { r.interrupt(m) })
 	}
 }

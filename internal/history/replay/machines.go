@@ -29,22 +29,22 @@ type machine struct {
 	price cloud.NanoUSD
 	offer offerKey
 	pods  map[*pod]bool
-	due   []*pod // that are planned for it
+	due   []*pod // planned for it, to be bound when it has booted
 
-	free  []int64 // by axis
+	free  []int64 // room, by axis
 	slots int64   // for pods
 	load  kubescore.Load
-	lot   uint32
+	lot   uint32 // decides between equal nodes
 
 	outdated                  string // why it drifts for its node class, whatever becomes of pools
 	avoided, leaving, stopped bool
 	stirred                   time.Time // when a pod last came or went
-	restless                  bool      // and its claim does not say so yet
-	again                     time.Time // when its claim changes by itself
-	ready                     []func()  // what waits for it
+	restless                  bool      // its claim does not say yet that a pod came or went
+	again                     time.Time // when its claim changes by itself: it becomes consolidatable
+	ready                     []func()  // are called once it has booted
 }
 
-// launch starts the machine of an opening as it was bought.
+// launch creates the claim of an opening for a machine that was bought, and lets it boot.
 func (r *run) launch(o *engine.Opening, it *cloud.InstanceType, offer *cloud.Offering) *machine {
 	r.serial++
 	c := o.Claim.DeepCopy()
@@ -71,13 +71,13 @@ func (r *run) launch(o *engine.Opening, it *cloud.InstanceType, offer *cloud.Off
 	return m
 }
 
-// offering is what an opening was priced as.
+// offering returns the type and offering by which an opening was priced.
 func (r *run) offering(o *engine.Opening) (*cloud.InstanceType, *cloud.Offering) {
 	it := r.pools[o.Pool].Catalog.Type(o.Type)
 	return it, cmp.Or(offered(it, o.Zone, o.CapacityType), &it.Offerings[0])
 }
 
-// booted makes a machine a node that is ready for pods.
+// booted creates the Node of a machine, binds the pods that were planned for it, and calls what waits for it.
 func (r *run) booted(m *machine) {
 	if m.stopped {
 		return
@@ -87,7 +87,7 @@ func (r *run) booted(m *machine) {
 	m.node.Spec.ProviderID = m.claim.Status.ProviderID
 	m.node.Status.Capacity, m.node.Status.Allocatable = m.claim.Status.Capacity, m.claim.Status.Allocatable
 	m.node.Spec.Taints = slices.Clone(m.claim.Spec.Taints)
-	r.join(m)
+	r.makeReady(m)
 	for _, p := range m.due {
 		if p.planned != m || p.gone {
 			continue
@@ -103,7 +103,7 @@ func (r *run) booted(m *machine) {
 		do()
 	}
 	m.ready = nil
-	r.provisioner.room(r, m)
+	r.provisioner.fill(r, m)
 	r.disruption.news(r)
 }
 
@@ -118,7 +118,7 @@ func (m *machine) measure(a axes) {
 	m.load.Has = kubescore.Request{CPU: have.Cpu().MilliValue(), Memory: have.Memory().Value()}
 }
 
-// daemon starts the pod of a DaemonSet on a new node, if it belongs there.
+// daemon starts the pod of a DaemonSet on a new node if its selector and tolerations allow it.
 func (r *run) daemon(ds *appsv1.DaemonSet, m *machine) {
 	t := &ds.Spec.Template
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name + "-" + m.node.Name,
@@ -149,7 +149,7 @@ func (m *machine) holds(asks []int64) bool {
 	return true
 }
 
-// add puts so many pods of a class on the machine, or takes them off.
+// add counts pods of a class on the machine; times is 1 for a pod that comes and -1 for a pod that goes.
 func (m *machine) add(c *class, times int64) {
 	for i, n := range c.asks {
 		m.free[i] -= times * n
@@ -162,12 +162,14 @@ func (m *machine) add(c *class, times int64) {
 	}
 }
 
+// take puts a pod on the machine.
 func (m *machine) take(p *pod, now time.Time) {
 	m.pods[p] = true
 	m.add(p.class, 1)
 	m.stir(now)
 }
 
+// release removes a pod from the machine.
 func (m *machine) release(p *pod, now time.Time) {
 	delete(m.pods, p)
 	m.add(p.class, -1)
@@ -177,7 +179,7 @@ func (m *machine) release(p *pod, now time.Time) {
 // stir notes that a pod came or went.
 func (m *machine) stir(now time.Time) { m.stirred, m.restless = now, true }
 
-// close keeps further pods off a machine that is to go.
+// close keeps further pods off a machine that will be removed.
 func (r *run) close(m *machine) {
 	m.leaving = true
 	r.open = slices.DeleteFunc(r.open, func(x *machine) bool { return x == m })
@@ -187,7 +189,8 @@ func (r *run) close(m *machine) {
 // drainEvery is how often pods that a budget holds are tried again.
 const drainEvery = 10 * time.Second
 
-// drain evicts what may go, until the machine is empty, and stops it.
+// drain evicts pods until the machine is empty, and then stops it. It tries again after drainEvery while budgets hold
+// pods.
 func (r *run) drain(m *machine) {
 	if m.stopped {
 		return
@@ -203,12 +206,12 @@ func (r *run) drain(m *machine) {
 	r.after(drainEvery, func() { r.drain(m) })
 }
 
-// evictFrom evicts what budgets let go, and reports whether nothing is left.
+// evictFrom evicts the pods that budgets let go, and reports whether none is left.
 func (r *run) evictFrom(m *machine) bool {
 	if len(m.pods) == 0 {
 		return true
 	}
-	budgets := r.compiled()
+	budgets := r.compiledBudgets()
 	snap := r.Store.Snapshot()
 	left := false
 	for _, p := range slices.SortedFunc(maps.Keys(m.pods), byKey) {
@@ -225,7 +228,7 @@ func (r *run) evictFrom(m *machine) bool {
 	return !left
 }
 
-// stop ends a machine.
+// stop removes a machine and its objects.
 func (r *run) stop(m *machine) {
 	delete(r.machines, m.name)
 	for _, c := range r.classes {
@@ -243,7 +246,7 @@ func (r *run) stop(m *machine) {
 	r.disruption.news(r)
 }
 
-// expire ends a machine that has reached its greatest age, whatever runs on it.
+// expire removes a machine that has reached its expireAfter.
 func (r *run) expire(m *machine) {
 	if m.leaving {
 		return

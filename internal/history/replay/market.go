@@ -12,11 +12,11 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// A Market says what the cloud takes back and has not. What happens is drawn by name and hour, so that it is the
-// same in every run, and for every variant that asks for the same.
+// A Market says how often spot machines are interrupted, and how often nothing is to be had. Events are decided by
+// hashes of names and hours, so that they are the same in every run, and for all variants that ask for the same.
 type Market []Rate
 
-// A Rate is of the machines of a type in a zone; "" stands for all. Of several rates the last counts.
+// A Rate is for the machines of a type in a zone; "" stands for all. If several rates match, the last one counts.
 type Rate struct {
 	Type, Zone, CapacityType string
 	Interrupted              float64 // the part of spot machines that is taken back within thirty days
@@ -25,16 +25,17 @@ type Rate struct {
 
 const (
 	month = 30 * 24 * time.Hour
-	// notice is how long a machine goes on after it was told to be taken back.
+	// notice is how long a machine runs after the cloud announced an interruption.
 	notice = 2 * time.Minute
-	// dry is the time before it asks again for what was sold out.
+	// dry is how long a way to buy counts as sold out.
 	dry = 3 * time.Minute
 )
 
 // An offerKey is a way to buy a machine.
 type offerKey struct{ kind, zone, capacityType string }
 
-func (m Market) of(k offerKey) Rate {
+// rateOf returns the rate of a way to buy, zero if none matches.
+func (m Market) rateOf(k offerKey) Rate {
 	for _, r := range slices.Backward(m) {
 		if (r.Type == "" || r.Type == k.kind) && (r.Zone == "" || r.Zone == k.zone) &&
 			(r.CapacityType == "" || r.CapacityType == k.capacityType) {
@@ -44,27 +45,29 @@ func (m Market) of(k offerKey) Rate {
 	return Rate{}
 }
 
-// soldOut reports whether there is nothing of a kind in this hour.
+// soldOut reports whether nothing is to be had in the hour of now.
 func (m Market) soldOut(k offerKey, now time.Time) bool {
-	rate := m.of(k).SoldOut
-	return rate > 0 && draw(k.kind, k.zone, k.capacityType, now.UTC().Truncate(time.Hour).Format(time.RFC3339)) < rate
+	rate := m.rateOf(k).SoldOut
+	return rate > 0 && chance(k.kind, k.zone, k.capacityType, now.UTC().Truncate(time.Hour).Format(time.RFC3339)) < rate
 }
 
-// lasts is how long a spot machine of a name is left alone; ok is false for a machine that is not taken back.
-func (m Market) lasts(k offerKey, name string) (d time.Duration, ok bool) {
-	rate := min(m.of(k).Interrupted, 0.9999)
+// lifetime returns after how long a spot machine is interrupted. ok is false if it is not, because of its kind, or
+// because that would be after more than a hundred years.
+func (m Market) lifetime(k offerKey, name string) (d time.Duration, ok bool) {
+	rate := min(m.rateOf(k).Interrupted, 0.9999)
 	if rate <= 0 || k.capacityType != v1.CapacityTypeSpot {
 		return 0, false
 	}
-	months := math.Log(1-draw("interruption", name)) / math.Log(1-rate)
+	months := math.Log(1-chance("interruption", name)) / math.Log(1-rate)
 	if months > 1200 {
 		return 0, false
 	}
 	return time.Duration(months * float64(month)).Truncate(time.Second), true
 }
 
-// draw is a number from 0 to 1 that words decide.
-func draw(words ...string) float64 {
+// chance returns a number from 0 up to 1 that is the hash of words: a random number that is the same in each run. The
+// multiplications mix the bits, because FNV gives similar words similar numbers (SplitMix64).
+func chance(words ...string) float64 {
 	h := fnv.New64a()
 	for _, w := range words {
 		_, _ = h.Write([]byte(w))
@@ -76,14 +79,14 @@ func draw(words ...string) float64 {
 	return float64((x^x>>31)>>11) / (1 << 53)
 }
 
-// A purchase is a machine that is to be had.
+// A purchase is a machine that can be bought.
 type purchase struct {
 	it    *cloud.InstanceType
 	offer *cloud.Offering
 }
 
-// buy is how the machine of an opening is bought: the cheapest way of those that it lists which is not sold out, nil if all are. What was
-// is sold out is not planned with for a while.
+// buy returns how the machine of an opening is bought: as it was priced, or the cheapest way of its lists that is not
+// sold out; nil if all are. What it finds sold out is not planned with for a while.
 func (r *run) buy(o *engine.Opening) (*cloud.InstanceType, *cloud.Offering) {
 	it, offer := r.offering(o)
 	var dried []offerKey
@@ -100,13 +103,13 @@ func (r *run) buy(o *engine.Opening) (*cloud.InstanceType, *cloud.Offering) {
 		for _, key := range dried {
 			r.dried[key] = r.now.Add(dry)
 		}
-		r.stock()
-		r.after(dry, r.stock)
+		r.updateCatalogs()
+		r.after(dry, r.updateCatalogs)
 	}
 	return it, offer
 }
 
-// nextBest is the cheapest way to buy the machine of an opening that is not among some.
+// nextBest returns the cheapest way to buy the machine of an opening, except the ways in but.
 func (r *run) nextBest(o *engine.Opening, but []offerKey) (kind *cloud.InstanceType, best *cloud.Offering) {
 	for _, name := range o.Types {
 		it := r.pools[o.Pool].Catalog.Type(name)
@@ -124,23 +127,23 @@ func (r *run) nextBest(o *engine.Opening, but []offerKey) (kind *cloud.InstanceT
 	return kind, best
 }
 
-// stock has pools see what is known to be sold out at this moment.
-func (r *run) stock() {
+// updateCatalogs makes the pools' catalogues leave out what is known to be sold out at this time.
+func (r *run) updateCatalogs() {
 	maps.DeleteFunc(r.dried, func(_ offerKey, until time.Time) bool { return !r.now.Before(until) })
 	seen := map[*cloud.Catalog]*cloud.Catalog{}
 	r.Pools, r.pools = slices.Clone(r.listed), map[string]engine.Pool{}
 	for i := range r.Pools {
 		p := &r.Pools[i]
 		if seen[p.Catalog] == nil {
-			seen[p.Catalog] = without(p.Catalog, r.dried)
+			seen[p.Catalog] = withoutSoldOut(p.Catalog, r.dried)
 		}
 		p.Catalog = seen[p.Catalog]
 		r.pools[p.Pool.Name] = *p
 	}
 }
 
-// without is a catalogue in which some ways to buy are not available.
-func without(c *cloud.Catalog, dried map[offerKey]time.Time) *cloud.Catalog {
+// withoutSoldOut returns a catalogue in which the given ways to buy are not available.
+func withoutSoldOut(c *cloud.Catalog, dried map[offerKey]time.Time) *cloud.Catalog {
 	if len(dried) == 0 {
 		return c
 	}
@@ -163,7 +166,7 @@ func without(c *cloud.Catalog, dried map[offerKey]time.Time) *cloud.Catalog {
 	return out
 }
 
-// interrupt tells a machine that it will be taken back: its pods go as budgets let them, and all of them when the time has come.
+// interrupt drains a spot machine, as budgets allow, and takes it back after the notice.
 func (r *run) interrupt(m *machine) {
 	if m.stopped {
 		return
@@ -173,6 +176,7 @@ func (r *run) interrupt(m *machine) {
 	r.after(notice, func() { r.takeBack(m) })
 }
 
+// takeBack stops an interrupted machine with all pods that are left.
 func (r *run) takeBack(m *machine) {
 	if m.stopped {
 		return

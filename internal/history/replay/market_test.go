@@ -31,7 +31,7 @@ func TestMarketOf(t *testing.T) {
 	for key, want := range map[offerKey]float64{
 		{"b", "z", "spot"}: 0.1, {"a", "y", "spot"}: 0.2, {"a", "z", "spot"}: 0.3, {"a", "z", "on-demand"}: 0.4,
 	} {
-		if got := m.of(key).SoldOut; got != want {
+		if got := m.rateOf(key).SoldOut; got != want {
 			t.Errorf("%v: %v, want %v", key, got, want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestRatesAreMet(t *testing.T) {
 		if m.soldOut(key, start.Add(time.Duration(i)*time.Hour)) {
 			out++
 		}
-		if d, ok := m.lasts(key, fmt.Sprintf("default-%05d", i)); ok && d < month {
+		if d, ok := m.lifetime(key, fmt.Sprintf("default-%05d", i)); ok && d < month {
 			back++
 		}
 	}
@@ -57,7 +57,7 @@ func TestRatesAreMet(t *testing.T) {
 	if got := float64(back) / n; got < 0.18 || got > 0.22 {
 		t.Errorf("%.3f of the machines are taken back within a month, want 0.2", got)
 	}
-	if _, ok := m.lasts(offerKey{"a", "z", v1.CapacityTypeOnDemand}, "default-1"); ok {
+	if _, ok := m.lifetime(offerKey{"a", "z", v1.CapacityTypeOnDemand}, "default-1"); ok {
 		t.Error("a machine on demand is taken back")
 	}
 	if m.soldOut(key, start) != m.soldOut(key, start.Add(59*time.Minute)) {

@@ -13,14 +13,14 @@ import (
 	"karpenter.sh/karpenter/internal/history/recording"
 )
 
-// A Result is what a variant came to. Its JSON is stable: fields are added, none changes its meaning.
+// A Result describes how a variant went. Its JSON is stable: fields are added, none changes its meaning.
 type Result struct {
 	Variant string    `json:"variant"`
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
-	// Dollars is the bill. Bound is about the least that any fleet for the same pods could have come to: what is
-	// proven at the moments of Curve, taken for the time around them. Regret is what the fleet cost at those
-	// moments above what was proven then, as a part of that.
+	// Dollars is the bill. Bound is about the least that any fleet for the same pods could have cost: the bound proven at
+	// each point of Curve, taken for the time around it. Regret is by which part of the bound the fleet was dearer at these
+	// points.
 	Dollars float64 `json:"dollars"`
 	Bound   float64 `json:"bound"`
 	Regret  float64 `json:"regret"`
@@ -42,7 +42,7 @@ type Result struct {
 	Steps map[string]int `json:"steps"`
 	Curve []Point        `json:"curve"`
 
-	Fleet []Machine `json:"-"` // what is there at the end
+	Fleet []Machine `json:"-"` // the machines at the end
 }
 
 // A Machine is one of a fleet, with what it costs in an hour.
@@ -51,7 +51,7 @@ type Machine struct {
 	Price                    cloud.NanoUSD
 }
 
-// Waits are parts of all waiting times.
+// Waits are the median, the 95th percentile and the maximum of the waiting times, in seconds.
 type Waits struct {
 	P50 int `json:"p50"`
 	P95 int `json:"p95"`
@@ -90,6 +90,7 @@ type meter struct {
 	bounds                    *bounder
 }
 
+// begin starts to measure, and schedules the samples of the curve.
 func (m *meter) begin(r *run, rec *recording.Recording) {
 	m.began, m.until, m.reasons, m.bounds = rec.Begin, rec.End, map[string]int{}, newBounder(r)
 	for i := range r.set.Samples { // in the middle of equal parts
@@ -99,7 +100,7 @@ func (m *meter) begin(r *run, rec *recording.Recording) {
 	}
 }
 
-// pass lets time pass.
+// pass counts the cost and use of the time between two events.
 func (m *meter) pass(from, to time.Time) {
 	seconds := int64(to.Sub(from) / time.Second)
 	m.rest += int64(m.rate) * seconds
@@ -109,38 +110,41 @@ func (m *meter) pass(from, to time.Time) {
 	m.podTime += int64(m.placed) * seconds
 }
 
+// launched counts a new machine.
 func (m *meter) launched(x *machine) {
 	m.made++
-	m.stands(x)
+	m.startPaying(x)
 }
 
-// stands notes that a machine costs something from now on.
-func (m *meter) stands(x *machine) {
+// startPaying adds the price of a machine from now on.
+func (m *meter) startPaying(x *machine) {
 	m.rate += x.price
 	m.machines++
 	m.peak = max(m.peak, m.machines)
 }
 
+// ended removes the price of a machine from now on.
 func (m *meter) ended(x *machine) {
 	m.rate -= x.price
 	m.machines--
 }
 
-// bound notes that a pod got a place.
-func (m *meter) bound(p *pod, now time.Time) {
+// podBound counts a pod that got a place, with how long it waited.
+func (m *meter) podBound(p *pod, now time.Time) {
 	m.placed++
 	if !p.there {
 		m.waits = append(m.waits, int(now.Sub(p.since)/time.Second))
 	}
 }
 
-// never notes that a pod ended without one.
-func (m *meter) never(p *pod, now time.Time) {
+// podUnplaced counts a pod that ends without a place, if it waited for longWait or more.
+func (m *meter) podUnplaced(p *pod, now time.Time) {
 	if now.Sub(p.since) >= longWait {
 		m.unplaced++
 	}
 }
 
+// sample adds a point to the curve, and asks for the bound at this time.
 func (m *meter) sample(r *run) {
 	m.curve = append(m.curve, Point{At: r.now, Price: dollars(m.rate.Dollars()), Nodes: m.machines, Pods: len(r.pods),
 		Waiting: len(r.waiting)})
@@ -150,9 +154,10 @@ func (m *meter) sample(r *run) {
 // dollars rounds to hundredths of cents.
 func dollars(d float64) float64 { return math.Round(d*1e4) / 1e4 }
 
+// result returns the result at the end of the run. It waits for the last bound.
 func (m *meter) result(r *run) *Result {
 	for _, p := range r.waiting {
-		m.never(p, r.now)
+		m.podUnplaced(p, r.now)
 	}
 	m.bounds.stop()
 	out := &Result{
@@ -188,7 +193,7 @@ func (m *meter) result(r *run) *Result {
 // boundWork is how much a bound may cost. More moves it by less than what pods that come and go do in a minute.
 const boundWork = work.Second / 4
 
-// A bounder proves bounds beside the run, one after the other.
+// A bounder proves lower bounds in a goroutine beside the run, one after the other.
 type bounder struct {
 	asked chan engine.Question
 	done  chan struct{}
@@ -196,6 +201,7 @@ type bounder struct {
 	over  bool
 }
 
+// newBounder starts the goroutine. stop must be called.
 func newBounder(r *run) *bounder {
 	b := &bounder{asked: make(chan engine.Question, r.set.Samples+1), done: make(chan struct{})}
 	settings := r.Engine
@@ -212,7 +218,7 @@ func newBounder(r *run) *bounder {
 	return b
 }
 
-// ask has a bound proven for the pods of a snapshot, as if all machines were bought anew.
+// ask requests a bound for the pods of a snapshot, as if all machines were bought anew.
 func (b *bounder) ask(snap *cluster.Snapshot, pools []engine.Pool, now time.Time) {
 	q := engine.Question{Snap: snap, Pools: pools, Gone: map[string]bool{}, Now: now}
 	for n := range snap.Nodes() {
@@ -226,7 +232,7 @@ func (b *bounder) ask(snap *cluster.Snapshot, pools []engine.Pool, now time.Time
 	b.asked <- q
 }
 
-// stop waits for the last one.
+// stop waits until the last bound is proven. It may be called twice.
 func (b *bounder) stop() {
 	if !b.over {
 		b.over = true

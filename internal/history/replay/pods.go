@@ -18,7 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/history/recording"
 )
 
-// axes are the resources that pods ask for, each with its place in vectors.
+// axes are the resources that pods request, each with its index in vectors.
 type axes map[corev1.ResourceName]int
 
 func (a axes) add(p *corev1.Pod) { a.addSpec(&p.Spec) }
@@ -31,7 +31,7 @@ func (a axes) addSpec(spec *corev1.PodSpec) {
 	}
 }
 
-// vector writes amounts in the order of the axes, rounded up.
+// vector returns amounts by axis, rounded up. Resources that no pod requests are left out.
 func (a axes) vector(list corev1.ResourceList) []int64 {
 	out := make([]int64, len(a))
 	for name, q := range list {
@@ -46,34 +46,35 @@ func (a axes) vector(list corev1.ResourceList) []int64 {
 	return out
 }
 
-// A pod stands for a life. An eviction makes it anew, under another name.
+// A pod is the present pod of a life. An eviction replaces it by one with another name.
 type pod struct {
 	life    *recording.Life
 	key     cluster.PodKey
 	class   *class
-	volumes []corev1.Volume // whose claims are known
+	volumes []corev1.Volume // only those with a known claim
 	lot     uint32          // for the choice between equal nodes
-	remade  int
-	on      *machine  // nil while it waits
-	planned *machine  // where it is to go, nil if not known
-	made    time.Time // how many pods are new says how long a move is good for
-	since   time.Time
-	asked   time.Time // when it was last planned for in vain
-	there   bool      // it was there before the recording began: its first wait says nothing
-	gone    bool
+	remade  int             // how often it was created anew
+	on      *machine        // nil while it waits
+	planned *machine        // the booting machine where it will go, nil for none
+	made    time.Time       // creation; the planner counts new pods to see how long a move is worth something
+	since   time.Time       // when it began to wait
+	asked   time.Time       // when it was last planned for without success
+	there   bool            // it existed when the recording began, so its first wait does not count
+	gone    bool            // its life has ended
 }
 
-// A class is what pods that are the same question share.
+// A class is what pods with equal specs share.
 type class struct {
 	asks     []int64
 	score    kubescore.Asked
 	affinity *nodeaffinity.RequiredNodeAffinity // nil where any node would do
 	tolerate []corev1.Toleration
-	// entangled pods ask where others are, or others ask where they are: only the engine knows where they may go.
+	// entangled pods have rules about other pods, ports or volumes, so that only the engine knows where they may go.
 	entangled bool
-	allowed   map[*machine]bool
+	allowed   map[*machine]bool // what admits found out
 }
 
+// classOf returns the class of a pod, which is created for the first pod with its spec.
 func (r *run) classOf(p *corev1.Pod) *class {
 	key := p.Spec.String()
 	if c := r.classes[key]; c != nil {
@@ -87,7 +88,7 @@ func (r *run) classOf(p *corev1.Pod) *class {
 		c.affinity = &required
 	}
 	c.entangled = len(p.Spec.TopologySpreadConstraints) > 0 || affinity != nil && (affinity.PodAffinity != nil ||
-		affinity.PodAntiAffinity != nil) || hostPorts(p) || disked(p.Spec.Volumes)
+		affinity.PodAntiAffinity != nil) || hostPorts(p) || hasVolumes(p.Spec.Volumes)
 	r.classes[key] = c
 	return c
 }
@@ -98,7 +99,7 @@ func hostPorts(p *corev1.Pod) bool {
 	})
 }
 
-// admits reports whether the labels and taints of a machine let the class in.
+// admits reports whether the pods' required node affinity and tolerations allow a machine. It ignores room.
 func (c *class) admits(m *machine) bool {
 	if c.affinity == nil && len(m.node.Spec.Taints) == 0 {
 		return true
@@ -115,6 +116,7 @@ func (c *class) admits(m *machine) bool {
 	return known
 }
 
+// tolerates reports whether the pods tolerate all taints, apart from PreferNoSchedule.
 func (c *class) tolerates(taints []corev1.Taint) bool {
 	for i := range taints {
 		t := &taints[i]
@@ -133,7 +135,7 @@ func tolerates(o *corev1.Toleration, t *corev1.Taint) bool {
 		(o.Operator == corev1.TolerationOpExists || o.Value == t.Value))
 }
 
-// arrive makes the pod of a life.
+// arrive creates the pod of a life, and schedules its end.
 func (r *run) arrive(life *recording.Life) {
 	p := &pod{life: life, made: cmp.Or(life.Made, r.now), since: r.now, there: r.now.Equal(r.meter.began)}
 	p.key = cluster.PodKey{Namespace: life.Pod.Namespace, Name: life.Pod.Name}
@@ -143,33 +145,34 @@ func (r *run) arrive(life *recording.Life) {
 	r.meter.pods++
 	r.mount(p)
 	p.class = r.classOf(p.object(r.now))
-	r.wait(p)
+	r.enqueue(p)
 	if !life.To.IsZero() {
 		r.at(life.To, func() { r.depart(p) })
 	}
 }
 
-// wait puts a pod into the queue, or on a node at once.
-func (r *run) wait(p *pod) {
+// enqueue binds a pod if a node has room for it, else adds it to the pods that wait.
+func (r *run) enqueue(p *pod) {
 	p.lot = lotOf(p.key.Name)
 	r.pods[p.key] = p
-	if r.back(p) || r.seat(p) {
+	if r.bindBack(p) || r.schedule(p) {
 		return
 	}
 	r.waiting = append(r.waiting, p)
 	r.update(func(d *cluster.Draft) { d.PutPod(p.object(r.now)) })
-	r.provisioner.want(r)
+	r.provisioner.podCame(r)
 }
 
-// lotOf is a number that decides between what is equal.
+// lotOf returns a number that decides between equal nodes, by a hash of a name.
 func lotOf(name string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
 	return h.Sum32()
 }
 
-// back binds a pod to the machine on which it is when the recording begins, and reports whether there is one.
-func (r *run) back(p *pod) bool {
+// bindBack binds a pod to the machine on which it ran when the recording begins. It returns false if that is not
+// known or not possible.
+func (r *run) bindBack(p *pod) bool {
 	if !p.there || p.life.On == "" {
 		return false
 	}
@@ -181,7 +184,7 @@ func (r *run) back(p *pod) bool {
 	return true
 }
 
-// object is the pod as the API server would show it.
+// object returns the pod as the API server would show it.
 func (p *pod) object(now time.Time) *corev1.Pod {
 	o := &corev1.Pod{ObjectMeta: p.life.Pod.ObjectMeta, Spec: p.life.Pod.Spec}
 	o.Namespace, o.Name, o.UID = p.key.Namespace, p.key.Name, types.UID(p.key.Namespace+"/"+p.key.Name)
@@ -201,8 +204,8 @@ func (p *pod) object(now time.Time) *corev1.Pod {
 	return o
 }
 
-// seat binds a pod to the node that kube-scheduler would choose, and reports whether there is one.
-func (r *run) seat(p *pod) bool {
+// schedule binds a pod to the node that kube-scheduler would choose, and reports whether there is one.
+func (r *run) schedule(p *pod) bool {
 	if p.class.entangled {
 		return false // the next plan says where
 	}
@@ -233,21 +236,21 @@ func (r *run) bind(p *pod, m *machine) {
 	p.on, p.planned = m, nil
 	m.take(p, r.now)
 	r.provision(p, m)
-	r.meter.bound(p, r.now)
+	r.meter.podBound(p, r.now)
 	r.update(func(d *cluster.Draft) { d.PutPod(p.object(r.now)) })
 	r.disruption.news(r)
 }
 
-// leave takes a pod off its machine.
+// leave removes a pod from its machine.
 func (r *run) leave(p *pod) {
 	m := p.on
 	p.on = nil
 	m.release(p, r.now)
 	r.meter.placed--
-	r.disruption.left(r, m)
+	r.disruption.podLeft(r, m)
 }
 
-// depart ends a life.
+// depart ends the pod of a life for good.
 func (r *run) depart(p *pod) {
 	p.gone = true
 	delete(r.pods, p.key)
@@ -257,12 +260,12 @@ func (r *run) depart(p *pod) {
 		r.leave(p)
 	} else {
 		r.waiting = slices.DeleteFunc(r.waiting, func(x *pod) bool { return x == p })
-		r.meter.never(p, r.now)
+		r.meter.podUnplaced(p, r.now)
 	}
 	r.disruption.news(r)
 }
 
-// evict ends a pod, which its owner makes anew.
+// evict ends a pod and lets its owner create it anew, under another name.
 func (r *run) evict(p *pod) {
 	old := p.key
 	delete(r.pods, old)
@@ -278,5 +281,5 @@ func (r *run) evict(p *pod) {
 	}
 	p.made, p.since, p.there, p.asked = r.now, r.now, false, time.Time{}
 	r.mount(p)
-	r.wait(p)
+	r.enqueue(p)
 }

@@ -12,43 +12,45 @@ import (
 // retry is when a pod without a place is planned for again, unless the pace is slower.
 const retry = 10 * time.Second
 
-// A provisioner collects pods in batches and plans for them.
+// A provisioner collects pods in batches and plans for them, as the controller's does.
 type provisioner struct {
 	engine      *engine.Engine
 	first, last time.Time // of the batch, zero while there is none
 	armed       bool
 }
 
-// want says that a pod came that has no place.
-func (v *provisioner) want(r *run) {
+// podCame notes that a pod came that has no place, and schedules the end of the batch.
+func (v *provisioner) podCame(r *run) {
 	if v.first.IsZero() {
 		v.first = r.now
 	}
 	v.last = r.now
 	if !v.armed {
 		v.armed = true
-		r.at(v.closes(r), func() { v.fire(r) })
+		r.at(v.batchEnd(r), func() { v.batchDue(r) })
 	}
 }
 
-// closes is when the batch is complete if nothing else comes.
-func (v *provisioner) closes(r *run) time.Time {
+// batchEnd returns when the batch ends if no other pod comes.
+func (v *provisioner) batchEnd(r *run) time.Time {
 	return ztime.Sooner(v.last.Add(r.set.BatchIdle), v.first.Add(r.set.BatchMax))
 }
 
-func (v *provisioner) fire(r *run) {
+// batchDue plans for the batch, or waits longer if pods came since it was scheduled.
+func (v *provisioner) batchDue(r *run) {
 	v.armed = false
-	if at := v.closes(r); r.now.Before(at) {
+	if at := v.batchEnd(r); r.now.Before(at) {
 		v.armed = true
-		r.at(at, func() { v.fire(r) })
+		r.at(at, func() { v.batchDue(r) })
 		return
 	}
 	v.first = time.Time{}
 	v.plan(r)
 }
 
-// room gives what was freed on a machine to pods that wait. Those that have a plan go to it when it is ready.
-func (v *provisioner) room(r *run, m *machine) {
+// fill binds waiting pods to a machine with free room. Pods with a plan are left out: they go to their machine when
+// it is ready.
+func (v *provisioner) fill(r *run, m *machine) {
 	if m.node == nil || m.leaving || len(r.waiting) == 0 {
 		return
 	}
@@ -64,7 +66,8 @@ func (v *provisioner) room(r *run, m *machine) {
 	r.waiting = still
 }
 
-// plan finds places for the pods that have none.
+// plan makes a plan for the pods that have none, launches its machines and binds pods to existing nodes. Pods that
+// were refused are planned for again after retry or the pace, whichever is longer.
 func (v *provisioner) plan(r *run) {
 	snap := r.Store.Snapshot()
 	var ask []*cluster.Pod
@@ -115,12 +118,12 @@ func (v *provisioner) plan(r *run) {
 		}
 	}
 	if left {
-		r.after(again, func() { v.want(r) })
+		r.after(again, func() { v.podCame(r) })
 	}
 	r.disruption.news(r)
 }
 
-// promise notes that a pod goes to a machine that boots.
+// promise notes that a pod will go to a machine that boots.
 func (r *run) promise(p *pod, m *machine) {
 	p.planned = m
 	m.due = append(m.due, p)

@@ -20,7 +20,7 @@ import (
 // A Variant is a way to run the recorded pods.
 type Variant struct {
 	Name  string
-	Store *cluster.Store // what is there besides pods and machines; the run goes on with it
+	Store *cluster.Store // all objects besides pods and machines; the run changes it
 	Pools []engine.Pool
 	// Engine, Planner and Labels are the controller's settings.
 	Engine  engine.Settings
@@ -29,7 +29,7 @@ type Variant struct {
 
 	Edits []Edit // in the order of their times
 
-	fleet []standing // what is there when the recording begins
+	fleet []standing // the machines that exist when the recording begins
 }
 
 // Settings are the times of the model, all of whole seconds, and how closely it looks.
@@ -46,8 +46,8 @@ type Settings struct {
 	Market Market
 }
 
-// GCPercent is how much garbage a program that does nothing but replay should let pile up: a fleet is small beside
-// the snapshots that it is seen in, and looking for garbage as often as a controller does is a quarter of the work.
+// GCPercent is the GOGC of a program that does nothing but replay. Snapshots make much garbage compared with the live
+// heap, and with the default the collector takes a quarter of the time.
 const GCPercent = 400
 
 // A Progress hears how far a run is, 0 to 1.
@@ -60,7 +60,7 @@ type run struct {
 	set      Settings
 	end      time.Time
 	pools    map[string]engine.Pool // Pools, by name
-	listed   []engine.Pool          // Pools, with all that is sold at some time
+	listed   []engine.Pool          // Pools with complete catalogues; those of Pools lack what is sold out now
 	dried    map[offerKey]time.Time // what is known to be sold out, until when
 	axes     axes
 	pods     map[cluster.PodKey]*pod
@@ -78,7 +78,8 @@ type run struct {
 	meter       meter
 }
 
-// Run plays a recording. It ends early, with the error of ctx, when its caller gives up.
+// Run plays a recording and returns the result. It calls tell with its progress, and returns the error of ctx when
+// that ends.
 func Run(ctx context.Context, rec *recording.Recording, v Variant, s Settings, tell Progress) (*Result, error) {
 	if len(v.Pools) == 0 {
 		return nil, fmt.Errorf("variant %s has no pool", v.Name)
@@ -102,7 +103,7 @@ func Run(ctx context.Context, rec *recording.Recording, v Variant, s Settings, t
 	return r.meter.result(r), nil
 }
 
-// step does what is due next.
+// step advances the clock to the next alarm and carries it out.
 func (r *run) step() {
 	x := heap.Pop(&r.next).(alarm)
 	r.meter.pass(r.now, x.at)
@@ -110,6 +111,7 @@ func (r *run) step() {
 	x.do()
 }
 
+// newRun returns a run with the machines that exist at the beginning, and the beginnings of all lives scheduled.
 func newRun(rec *recording.Recording, v Variant, s Settings) *run {
 	r := &run{
 		Variant: v, set: s, clock: clock{now: rec.Begin}, end: rec.End, axes: axes{}, dried: map[offerKey]time.Time{},
@@ -127,14 +129,14 @@ func newRun(rec *recording.Recording, v Variant, s Settings) *run {
 		r.axes.addSpec(&ds.Spec.Template.Spec)
 	}
 	for i := range r.fleet {
-		r.stand(&r.fleet[i])
+		r.addStanding(&r.fleet[i])
 	}
-	r.judge(nil)
+	r.judgeDrift(nil)
 	for i := range v.Edits {
 		e := &v.Edits[i]
-		r.at(e.At, func() { r.edit(e) })
+		r.at(e.At, func() { r.applyEdit(e) })
 	}
-	for _, placed := range []bool{true, false} { // who has a place keeps it before others look for one
+	for _, placed := range []bool{true, false} { // pods on nodes come first, so that other pods do not take their room
 		for i := range rec.Lives {
 			if life := &rec.Lives[i]; placed == (life.On != "") {
 				r.at(life.From, func() { r.arrive(life) })
@@ -144,7 +146,7 @@ func newRun(rec *recording.Recording, v Variant, s Settings) *run {
 	return r
 }
 
-// update edits the picture, at the time that it is here.
+// update edits the store at the run's time.
 func (r *run) update(edit func(*cluster.Draft)) {
 	r.Store.Update(func(d *cluster.Draft) {
 		d.At(r.now)

@@ -1,8 +1,9 @@
-// Package segments keeps lines in a folder, in files of which the oldest go.
+// Package segments keeps lines in a folder, in several files, of which it removes the oldest.
 //
-// What was appended is on the disk. A line that a crash tears is the last of its file: a process begins a file of
-// its own, and after trouble another one. Files are in the order in which they were begun, even where the clock
-// went back. Several processes may share a folder: whose file another one removed as the oldest begins one.
+// Append syncs, so appended lines are on the disk. Only the last line of a file can be torn by a crash: each process
+// begins a file of its own, and another file after an error. Files are named in the order in which they were begun,
+// even if the clock went back. Several processes may share a folder: a process whose file another process removed
+// begins a new file.
 package segments
 
 import (
@@ -16,7 +17,7 @@ import (
 
 const timestamp = "20060102T150405.000000000Z"
 
-// A Folder is a place for files. It is not safe for concurrent use.
+// A Folder holds files. It is not safe for concurrent use.
 type Folder struct {
 	path    string
 	pattern string // of names, with * for the time
@@ -25,8 +26,8 @@ type Folder struct {
 	bytes   int
 }
 
-// New returns a folder for files that are named after a pattern. Before a file is begun so many go that the others
-// have no more than keep bytes.
+// New returns a folder for files named after a pattern. When a file is begun, the oldest are removed until the others
+// have at most keep bytes.
 func New(path, pattern string, keep int64) *Folder {
 	return &Folder{path: path, pattern: pattern, keep: keep}
 }
@@ -73,8 +74,8 @@ func (f *Folder) Begin() error {
 	}
 }
 
-// next is the time after which a file is named: now, or just after the newest file. It would be the oldest, and go
-// first, where the clock went back.
+// next returns the time after which the next file is named: now, or just after the newest file. If the clock went
+// back, a file named after now would count as the oldest and be removed first.
 func (f *Folder) next() (time.Time, error) {
 	now := time.Now().UTC()
 	files, err := Files(f.path, f.pattern)
@@ -89,7 +90,7 @@ func (f *Folder) next() (time.Time, error) {
 	return now, nil
 }
 
-// forget removes the oldest files, but not the present one.
+// forget removes the oldest files above keep bytes, but never the present one.
 func (f *Folder) forget() error {
 	files, err := Files(f.path, f.pattern)
 	if err != nil {
@@ -109,7 +110,8 @@ func (f *Folder) forget() error {
 	return nil
 }
 
-// Append writes lines to the present file.
+// Append writes lines to the present file and syncs it. On an error it ends the file, without the part that was
+// written.
 func (f *Folder) Append(lines []byte) error {
 	if f.file == nil {
 		return errors.New("no file was begun")
@@ -123,8 +125,8 @@ func (f *Folder) Append(lines []byte) error {
 	return nil
 }
 
-// takeBack ends a file without what could not be written whole: a full disk is not to fill up with beginnings. The
-// next attempt begins a file. Where even that fails, a line is torn.
+// takeBack ends the present file without lines that could only be written in part, because a full disk would fill up
+// with such parts. If even that fails, a torn line stays.
 func (f *Folder) takeBack() {
 	if f.bytes == 0 {
 		_ = os.Remove(f.file.Name())
@@ -142,7 +144,7 @@ func (f *Folder) Close() {
 	}
 }
 
-// Files are the files of a folder, the oldest first; none where there is no folder.
+// Files returns the files of a folder, the oldest first; none if there is no folder.
 func Files(path, pattern string) ([]string, error) {
 	entries, err := os.ReadDir(path) // sorted, and named by time
 	if err != nil && !os.IsNotExist(err) {

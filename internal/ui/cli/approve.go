@@ -34,20 +34,24 @@ come, more pods move or much less be saved, the plan is superseded and another o
 	denyMeans = `The nodes of the plan are left alone until it expires.`
 )
 
+// approve runs "karpenter approve": it writes Approved into DisruptionPlans, or lists the plans that wait.
 func approve(ctx context.Context, env Env, args []string) (int, error) {
 	return decideOn(ctx, env, args, verdict{"approve", "yes", approveMeans, v1alpha1.DisruptionApproved})
 }
 
+// deny runs "karpenter deny": it writes Denied into DisruptionPlans, or lists the plans that wait.
 func deny(ctx context.Context, env Env, args []string) (int, error) {
 	return decideOn(ctx, env, args, verdict{"deny", "no", denyMeans, v1alpha1.DisruptionDenied})
 }
 
-// A verdict is what one of the two commands says.
+// A verdict is the command, approve or deny, with its words in the help and the decision that it writes.
 type verdict struct {
 	command, word, means string
 	decision             v1alpha1.DisruptionDecision
 }
 
+// decideOn runs approve and deny. With names it writes the decision into each of these plans and returns the errors
+// of all; without names it lists the plans that wait.
 func decideOn(ctx context.Context, env Env, args []string, v verdict) (int, error) {
 	flags := flag.NewFlagSet(v.command, flag.ContinueOnError)
 	flags.SetOutput(env.Err)
@@ -75,7 +79,8 @@ func decideOn(ctx context.Context, env Env, args []string, v verdict) (int, erro
 	return exitFine, errors.Join(errs...)
 }
 
-// write writes the decision about one plan, as it was looked at.
+// write writes the decision into one plan. The patch carries the resourceVersion that was read, so it fails if the
+// plan changed in the meantime: the user has not seen that version.
 func (v verdict) write(ctx context.Context, out io.Writer, c client.Client, name, note string) error {
 	var plan v1alpha1.DisruptionPlan
 	if err := c.Get(ctx, types.NamespacedName{Name: name}, &plan); err != nil {
@@ -100,7 +105,7 @@ func (v verdict) write(ctx context.Context, out io.Writer, c client.Client, name
 	return nil
 }
 
-// listPlans shows the plans that wait.
+// listPlans prints the plans that wait for a decision, with the nodes that would go and come.
 func listPlans(ctx context.Context, out io.Writer, c client.Reader) error {
 	var plans v1alpha1.DisruptionPlanList
 	if err := c.List(ctx, &plans); err != nil {

@@ -28,14 +28,16 @@ import (
 	"karpenter.sh/karpenter/internal/ui/scalable"
 )
 
-// scaled is what came of reading the workload that a buffer names.
-type scaled struct {
+// A bufferTarget is the result of reading the workload that a CapacityBuffer names: its pod template and replicas, or
+// what is wrong.
+type bufferTarget struct {
 	from buffer.Source
 	flaw *buffer.Flaw
 }
 
-// readBuffers adds the buffers of a cluster, their templates and what they name. The kind came later than others,
-// and a role of an older chart does not let everybody read it.
+// readBuffers adds the CapacityBuffers of a cluster, PodTemplates, and the workloads that buffers name. It adds
+// nothing where the kind is not installed, or where the user may not read it: roles of older charts do not contain
+// it.
 func (o *objects) readBuffers(ctx context.Context, c client.Client) error {
 	if err := o.list(ctx, c, &autoscalingv1beta1.CapacityBufferList{}); err != nil {
 		if meta.IsNoMatchError(err) || apierrors.IsForbidden(err) {
@@ -49,7 +51,7 @@ func (o *objects) readBuffers(ctx context.Context, c client.Client) error {
 	if err := o.list(ctx, c, &corev1.PodTemplateList{}); err != nil {
 		return err
 	}
-	o.scaled = map[types.NamespacedName]scaled{}
+	o.bufferTargets = map[types.NamespacedName]bufferTarget{}
 	for _, b := range o.buffers {
 		if b.Spec.ScalableRef == nil {
 			continue
@@ -58,13 +60,14 @@ func (o *objects) readBuffers(ctx context.Context, c client.Client) error {
 		if err != nil {
 			return fmt.Errorf("CapacityBuffer %s/%s: %w", b.Namespace, b.Name, err)
 		}
-		o.scaled[nameOf(b)] = scaled{from, flaw}
+		o.bufferTargets[nameOf(b)] = bufferTarget{from, flaw}
 	}
 	return nil
 }
 
-// keepRoom puts the pods that buffers announce into a store, and says where there is room for them. Buffers that
-// the controller does not act upon are reported and left out.
+// keepRoom puts the pods that buffers announce into a store, plans for them, and notes in the store on which existing
+// node each one has room. It returns the snapshot with them. Buffers that the controller does not act on are reported
+// and left out.
 func (o *objects) keepRoom(env Env, store *cluster.Store, in engine.Question) *cluster.Snapshot {
 	for _, b := range o.buffers {
 		pods, why := o.announced(b)
@@ -127,6 +130,8 @@ func (o *objects) announced(b *autoscalingv1beta1.CapacityBuffer) (pods []*corev
 	return ask.Pods, ""
 }
 
+// sourceOf returns the pod template of a buffer: from the PodTemplate that it names, from the cluster
+// (bufferTargets), or from the workloads in files.
 func (o *objects) sourceOf(b *autoscalingv1beta1.CapacityBuffer) (buffer.Source, *buffer.Flaw) {
 	if ref := b.Spec.PodTemplateRef; ref != nil {
 		for _, t := range o.apps.podTemplates {
@@ -136,19 +141,19 @@ func (o *objects) sourceOf(b *autoscalingv1beta1.CapacityBuffer) (buffer.Source,
 		}
 		return buffer.Source{}, &buffer.Flaw{Code: buffer.TemplateNotFound, Name: ref.Name, Value: b.Namespace}
 	}
-	if known, ok := o.scaled[nameOf(b)]; ok {
+	if known, ok := o.bufferTargets[nameOf(b)]; ok {
 		return known.from, known.flaw
 	}
 	return o.workloadOf(b)
 }
 
-// workloadOf finds what a buffer names among the workloads of files.
+// workloadOf finds the workload that a buffer names in scalableRef among those in the files.
 func (o *objects) workloadOf(b *autoscalingv1beta1.CapacityBuffer) (buffer.Source, *buffer.Flaw) {
 	kind := buffer.KindOf(b.Spec.ScalableRef)
 	if flaw := buffer.Unscalable(kind); flaw != nil {
 		return buffer.Source{}, flaw
 	}
-	for _, named := range o.workloads(kind) {
+	for _, named := range o.workloadsOfKind(kind) {
 		if named.GetNamespace() != b.Namespace || named.GetName() != b.Spec.ScalableRef.Name {
 			continue
 		}
@@ -165,8 +170,8 @@ func (o *objects) workloadOf(b *autoscalingv1beta1.CapacityBuffer) (buffer.Sourc
 		Value: fmt.Sprintf("there is no %s %q of namespace %q in the files", kind, b.Spec.ScalableRef.Name, b.Namespace)}
 }
 
-// workloads lists the workloads of a kind.
-func (o *objects) workloads(kind schema.GroupKind) (all []metav1.Object) {
+// workloadsOfKind lists the Deployments, ReplicaSets, StatefulSets or Jobs that were read; nil for any other kind.
+func (o *objects) workloadsOfKind(kind schema.GroupKind) (all []metav1.Object) {
 	switch kind {
 	case appsv1.SchemeGroupVersion.WithKind("Deployment").GroupKind():
 		all = objectsOf(o.apps.deployments)
@@ -180,6 +185,7 @@ func (o *objects) workloads(kind schema.GroupKind) (all []metav1.Object) {
 	return all
 }
 
+// objectsOf returns a list of one type as a list of the interface metav1.Object.
 func objectsOf[T metav1.Object](list []T) []metav1.Object {
 	out := make([]metav1.Object, len(list))
 	for i, o := range list {
@@ -188,7 +194,8 @@ func objectsOf[T metav1.Object](list []T) []metav1.Object {
 	return out
 }
 
-// withSpares adds the pods that buffers keep room for, which come after all others.
+// withSpares returns the question with the pods that buffers keep room for added after all others. The list of in is
+// not changed.
 func withSpares(in engine.Question) engine.Question {
 	all := in.Pods[:len(in.Pods):len(in.Pods)]
 	for s := range in.Snap.Spares() {

@@ -1,6 +1,3 @@
-// Package cli holds the commands that people type, one file each. They read files or a cluster, ask the core, and
-// print; only orphans, pause, resume, approve and deny change something: an annotation or a decision, by which the
-// controller knows what the user wants.
 package cli
 
 import (
@@ -25,18 +22,19 @@ import (
 const (
 	exitFine          = 0
 	exitUnschedulable = 1 // the answer is not what one hopes for: some pod cannot run
-	exitLost          = 1 // likewise: something has no equal in what was written
+	exitLost          = 1 // likewise: something has no equal in the output
 	exitUnready       = 1 // likewise: something that Karpenter needs is not there, or was not to be seen
 	exitBadInput      = 2
 )
 
-// An Env is what a command gets from outside.
+// An Env holds what commands get from the program and from tests: streams, and functions that reach AWS and the
+// cluster.
 type Env struct {
 	In       io.Reader
 	Out, Err io.Writer
 	// Catalog returns what can be bought under a node class. A nil class means the defaults.
 	Catalog func(m Market, class *awsv1.EC2NodeClass) (*cloud.Catalog, error)
-	// Source says whose prices a market has.
+	// Source returns the region and day of the prices of a market.
 	Source func(m Market) (Source, error)
 	// FetchPrices asks AWS for the price list of a region, "" for that of the caller's configuration.
 	FetchPrices func(ctx context.Context, region string) (*price.Table, error)
@@ -62,7 +60,7 @@ type Market struct {
 	Prices string // the name of a file that karpenter prices fetch wrote, "" for the prices that ship with Karpenter
 }
 
-// A Source is where the on-demand prices of a market come from.
+// A Source says where the on-demand prices of a market come from.
 type Source struct {
 	Region, Made string   // the day is such as 2026-07-20
 	Unlisted     []string // types that have a price but that EC2 lists no more, sorted
@@ -74,7 +72,7 @@ type command struct {
 	run           func(ctx context.Context, env Env, args []string) (int, error)
 }
 
-// commands returns them in the order in which help shows them.
+// commands returns all commands in the order in which help shows them.
 func commands() []command {
 	return []command{
 		{"plan", "what would be launched for the pods in some files or a cluster, at what price, and why not cheaper", plan},
@@ -110,7 +108,7 @@ func Has(name string) bool {
 	return false
 }
 
-// Nearest returns the command that a mistyped word stands for most likely, "" if none is near.
+// Nearest returns the command that a mistyped word most likely means, or "" if each differs in more than two letters.
 func Nearest(word string) string {
 	best, least := "", 3 // letters that differ
 	for _, c := range commands() {
@@ -121,7 +119,8 @@ func Nearest(word string) string {
 	return best
 }
 
-// distance counts the letters that must be inserted, removed or replaced to make one word of another, a swap of neighbours as one.
+// distance returns how many letters must be inserted, removed or replaced to turn one word into the other. Two
+// neighbours that change places count as one.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
@@ -169,7 +168,7 @@ func Run(ctx context.Context, env Env, args []string) int {
 	return exitBadInput
 }
 
-// Usage lists the commands.
+// Usage lists the commands with their summaries.
 func Usage(w io.Writer) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-12s %s\n", c.name, c.summary)

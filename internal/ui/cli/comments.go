@@ -15,15 +15,17 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
-// A printer writes a new object as YAML. Where a part of it says the same as the part of an old object that it comes from, the old
-// text is taken, with its quotes and comments; what is left of the old comments goes to the nearest place that is still there.
+// A printer writes a converted object as YAML. A part that has the same value as the part of the old object that it
+// comes from is written as the old text, with quotes and comments. Comments of parts that are gone go to the nearest
+// part above that is still there.
 type printer struct {
 	made    *generations.Converted
 	sources []*yaml.Node
 	used    map[*yaml.Node]bool // keys of old objects whose comments are written
 }
 
-// writeTree writes a converted object.
+// writeTree returns a converted object as YAML, with the comments of the documents (sources) that it was made of, and
+// a comment for each thing that was lost.
 func writeTree(c *generations.Converted, sources []*yaml.Node) ([]byte, error) {
 	p := &printer{made: c, sources: sources, used: map[*yaml.Node]bool{}}
 	root := p.build(c.Object, nil)
@@ -35,6 +37,7 @@ func writeTree(c *generations.Converted, sources []*yaml.Node) ([]byte, error) {
 	return encodeYAML(root), nil
 }
 
+// encodeYAML writes a node with an indentation of two.
 func encodeYAML(node *yaml.Node) []byte {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
@@ -45,7 +48,9 @@ func encodeYAML(node *yaml.Node) []byte {
 	return out.Bytes()
 }
 
-// origin finds where a part of the new object was: the longest move that it is below, else the same place of the same document.
+// origin returns the key and value in the old documents that the part at a path was made of. The longest move (a
+// field that was renamed) above the path decides; without one it is the same path of the same document. Both are nil
+// where nothing is there.
 func (p *printer) origin(at []string) (key, value *yaml.Node) {
 	doc, from := p.made.Doc, at
 	longest := -1
@@ -60,7 +65,8 @@ func (p *printer) origin(at []string) (key, value *yaml.Node) {
 	return find(p.sources[doc], from)
 }
 
-// find walks a path through mappings and lists.
+// find follows a path through mappings and lists, and returns the last key and its value; both nil where the path
+// ends before. The key is nil for an item of a list.
 func find(node *yaml.Node, path []string) (key, value *yaml.Node) {
 	value = node
 	for _, step := range path {
@@ -83,6 +89,7 @@ func find(node *yaml.Node, path []string) (key, value *yaml.Node) {
 	return key, value
 }
 
+// pair returns the key and value of a name in a mapping, nil if it is not there.
 func pair(mapping *yaml.Node, name string) (key, value *yaml.Node) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == name {
@@ -92,12 +99,14 @@ func pair(mapping *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
+// child returns the value of a name in a mapping, nil if it is not there.
 func child(mapping *yaml.Node, name string) *yaml.Node {
 	_, value := pair(mapping, name)
 	return value
 }
 
-// build makes the node of a value that stands at a path of the new object.
+// build returns the YAML node of a value at a path of the new object. If the old part has the same value, it returns
+// the old node itself. Else it builds a new node, and takes the comments from the old keys.
 func (p *printer) build(value any, at []string) *yaml.Node {
 	_, old := p.origin(at)
 	if old != nil && sameYAML(old, value) {
@@ -142,14 +151,14 @@ func (p *printer) build(value any, at []string) *yaml.Node {
 	return node
 }
 
-// usual is the order in which people write the fields of our kinds.
+// usual is the order in which people usually write the fields of Karpenter's kinds.
 var usual = strings.Fields(`apiVersion kind metadata name labels annotations spec template amiFamily amiSelectorTerms role instanceProfile
 	subnetSelectorTerms securityGroupSelectorTerms kubelet blockDeviceMappings userData tags metadataOptions taints
 startupTaints key operator
 	values requirements nodeClassRef expireAfter limits disruption consolidationPolicy consolidateAfter budgets weight`)
 
-// order lists the keys of an object as they were written; new ones come after the last key that people usually write before them. A
-// reference begins with its group.
+// order returns the keys of an object in the order in which the old object has them. A key that is new is put behind
+// the last key that usual lists before it. A reference begins with its group.
 func (p *printer) order(object map[string]any, old *yaml.Node) []string {
 	if _, ok := object["group"]; ok && len(object) == 3 {
 		return []string{"group", "kind", "name"}
@@ -182,13 +191,14 @@ func (p *printer) order(object map[string]any, old *yaml.Node) []string {
 	return out
 }
 
-// sameKind reports whether the old object is of the new one's kind, so that its order means something. Values have none.
+// sameKind reports whether the old object has the kind of the new one, because only then the order of its keys is
+// kept. Chart values have no kind, so it is true for them.
 func (p *printer) sameKind() bool {
 	kind := child(p.sources[p.made.Doc], "kind")
 	return kind == nil || kind.Value == p.made.Object["kind"]
 }
 
-// sameYAML reports whether an old text means a value.
+// sameYAML reports whether a YAML node has a value, compared as JSON.
 func sameYAML(node *yaml.Node, value any) bool {
 	var decoded any
 	if err := node.Decode(&decoded); err != nil {
@@ -199,7 +209,8 @@ func sameYAML(node *yaml.Node, value any) bool {
 	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
-// markUsed notes that everything below a node is written as it was.
+// markUsed notes that a node and all nodes below it are written as they were, so that rescue leaves their comments
+// alone.
 func (p *printer) markUsed(node *yaml.Node) {
 	p.used[node] = true
 	for _, inner := range node.Content {
@@ -207,7 +218,8 @@ func (p *printer) markUsed(node *yaml.Node) {
 	}
 }
 
-// rescue puts the comments of what is gone onto the nearest thing above that is still there.
+// rescue walks an old document and puts the comments of keys that are gone onto the nearest part of the new object
+// above them. Keys in made.Gone are skipped: another new object has them.
 func (p *printer) rescue(node *yaml.Node, at []string, root *yaml.Node) {
 	if p.used[node] || node.Kind != yaml.MappingNode {
 		return
@@ -227,7 +239,7 @@ func (p *printer) rescue(node *yaml.Node, at []string, root *yaml.Node) {
 	}
 }
 
-// annotate puts a comment before what stands at a path, or before the nearest thing above it.
+// annotate adds a comment before the part at a path, or before the nearest part above it that exists.
 func annotate(root *yaml.Node, at []string, text string) {
 	for n := len(at); n > 0; n-- {
 		key, value := find(root, at[:n])
@@ -243,6 +255,7 @@ func annotate(root *yaml.Node, at []string, text string) {
 	root.HeadComment = joinComments(root.HeadComment, "# "+strings.ReplaceAll(text, "\n", "\n# "))
 }
 
+// joinComments joins comments that are not empty, one below the other.
 func joinComments(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "\n")
 }

@@ -20,8 +20,9 @@ import (
 	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
-// commit makes a plan count on the CommitmentDiscounts of its world. Those that do not count are named with the reason.
-func (p *planFlags) commit(env Env, objects []*v1alpha1.CommitmentDiscount, in *engine.Question) {
+// useCommitments makes the question count on CommitmentDiscounts that are in force for certain. It prints why each
+// other one does not count. The savings command (propose) bills all of them instead.
+func (p *planFlags) useCommitments(env Env, objects []*v1alpha1.CommitmentDiscount, in *engine.Question) {
 	if p.propose { // bills all of them, whatever their share
 		p.commitments = objects
 		return
@@ -43,7 +44,7 @@ func (p *planFlags) commit(env Env, objects []*v1alpha1.CommitmentDiscount, in *
 	}
 }
 
-// readCommitments reads the CommitmentDiscounts of a file.
+// readCommitments reads the CommitmentDiscounts of a file, and refuses documents of any other kind.
 func readCommitments(file string) ([]*v1alpha1.CommitmentDiscount, error) {
 	text, err := readRegular(file)
 	if err != nil {
@@ -71,7 +72,8 @@ func readCommitments(file string) ([]*v1alpha1.CommitmentDiscount, error) {
 	}
 }
 
-// activeCommitments returns the commitments that are active at a time. Types are those of the market.
+// activeCommitments returns the commitments that are active at now, and an error for two with the same ID. market
+// lists the prices by which commitments are read.
 func activeCommitments(objects []*v1alpha1.CommitmentDiscount, market []tariff.Line, now time.Time) ([]tariff.Commitment, error) {
 	var out []tariff.Commitment
 	ids := map[string]bool{}

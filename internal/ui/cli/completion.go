@@ -40,6 +40,8 @@ complete -c karpenter -n "not __fish_use_subcommand" -a "(karpenter completion w
 `,
 }
 
+// completion prints the script for a shell. With "words", which only these scripts call, it prints the words that can
+// come next.
 func completion(ctx context.Context, env Env, args []string) (int, error) {
 	switch {
 	case len(args) > 0 && args[0] == "words":
@@ -57,7 +59,8 @@ func completion(ctx context.Context, env Env, args []string) (int, error) {
 	return exitBadInput, fmt.Errorf("name a shell: bash, zsh or fish")
 }
 
-// wordsAfter returns the words that can follow those that stand there: commands first, then the flags of the command, which its help lists.
+// wordsAfter returns the words that can follow the words before: the commands if there are none, else the flags that
+// the help of the command lists.
 func wordsAfter(ctx context.Context, env Env, before []string) []string {
 	if len(before) == 0 {
 		words := []string{"controller", "help", "version"}

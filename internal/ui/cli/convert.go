@@ -33,13 +33,14 @@ Exit code: 0 nothing was lost, 1 something was, 2 the input is wrong.
 
 `
 
-// convertFlags are what convert is asked.
+// convertFlags are the flags of "karpenter convert".
 type convertFlags struct {
 	files   []string
 	values  string
 	options generations.Options
 }
 
+// parseConvert reads the flags and arguments of convert, and refuses values that do not go together.
 func parseConvert(env Env, args []string) (convertFlags, error) {
 	c := convertFlags{}
 	output := ""
@@ -76,6 +77,8 @@ func parseConvert(env Env, args []string) (convertFlags, error) {
 	return c, nil
 }
 
+// convert runs "karpenter convert": it reads all documents, fills in the defaults of older objects, converts them,
+// and writes all of them in their order.
 func convert(ctx context.Context, env Env, args []string) (int, error) {
 	c, err := parseConvert(env, args)
 	if err != nil {
@@ -109,7 +112,8 @@ func convert(ctx context.Context, env Env, args []string) (int, error) {
 	return writeConverted(env, docs, made)
 }
 
-// check fills in the defaults of v1beta1 objects, which say what their authors meant, and refuses what v1beta1 refused.
+// check fills in the defaults of objects of older versions, because a field that was left out meant the default. It
+// returns an error for what the older API server would have refused, and if there is nothing to convert.
 func (c *convertFlags) check(ctx context.Context, docs []*document) error {
 	schemas, err := olderSchemas()
 	if err != nil {
@@ -125,7 +129,7 @@ func (c *convertFlags) check(ctx context.Context, docs []*document) error {
 		}
 		if s := schemas[gvk]; s != nil {
 			delete(d.obj.Object, "status")
-			errs = append(errs, s.check(ctx, c.decided(d)))
+			errs = append(errs, s.check(ctx, c.withPreferred(d)))
 			defaulting.Default(d.obj.Object, s.structural)
 		}
 	}
@@ -138,8 +142,10 @@ func (c *convertFlags) check(ctx context.Context, docs []*document) error {
 	return nil
 }
 
-// decided is a document without one of role and instanceProfile.
-func (c *convertFlags) decided(d *document) *document {
+// withPreferred returns a document without role or without instanceProfile, whichever --prefer does not name. The
+// older API allowed only one of them. It returns d itself if --prefer is not given, or if the class lacks the
+// preferred one.
+func (c *convertFlags) withPreferred(d *document) *document {
 	other := map[string]string{"role": "instanceProfile", "instanceProfile": "role"}[c.options.Prefer]
 	_, preferred, _ := unstructured.NestedFieldNoCopy(d.obj.Object, "spec", c.options.Prefer)
 	if other == "" || !preferred {
@@ -151,7 +157,8 @@ func (c *convertFlags) decided(d *document) *document {
 	return &out
 }
 
-// writeConverted writes every document in its place, the new objects instead of the old ones.
+// writeConverted writes every document in its place, the new objects instead of the old ones, and prints a line for
+// each note. It returns exitLost if something has no equal.
 func writeConverted(env Env, docs []*document, made []*generations.Converted) (int, error) {
 	sources := make([]*yaml.Node, len(docs))
 	for i, d := range docs {
@@ -165,7 +172,7 @@ func writeConverted(env Env, docs []*document, made []*generations.Converted) (i
 	var parts [][]byte
 	for i, d := range docs {
 		if !generations.Known(d.obj.GroupVersionKind()) {
-			parts = append(parts, d.plain(sources[i]))
+			parts = append(parts, d.asWritten(sources[i]))
 			continue
 		}
 		for _, c := range made {
@@ -196,6 +203,7 @@ func writeConverted(env Env, docs []*document, made []*generations.Converted) (i
 	return exitFine, nil
 }
 
+// lostMark returns the prefix of a note: "lost: " if something has no equal, else "".
 func lostMark(n generations.Note) string {
 	if n.Lost {
 		return "lost: "
@@ -203,7 +211,8 @@ func lostMark(n generations.Note) string {
 	return ""
 }
 
-// node parses the document again, with its comments.
+// node parses the document again as YAML nodes, which keep comments. For an item of a list it returns the node of the
+// item.
 func (d *document) node() (*yaml.Node, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(d.text, &root); err != nil {
@@ -222,15 +231,15 @@ func (d *document) node() (*yaml.Node, error) {
 	return &yaml.Node{Kind: yaml.MappingNode}, nil
 }
 
-// plain is the document as it was written; an item of a list is written by itself.
-func (d *document) plain(node *yaml.Node) []byte {
+// asWritten returns the document as it was written; an item of a list is written by itself.
+func (d *document) asWritten(node *yaml.Node) []byte {
 	if d.item == nil {
 		return append(bytes.TrimRight(bytes.TrimPrefix(d.text, []byte("---\n")), "\n"), '\n')
 	}
 	return encodeYAML(node)
 }
 
-// olderSchemas reads the embedded versions before v1.
+// olderSchemas returns the schemas of the embedded versions before v1.
 func olderSchemas() (map[schema.GroupVersionKind]*crdSchema, error) {
 	out := map[schema.GroupVersionKind]*crdSchema{}
 	definitions, err := crds.Definitions()

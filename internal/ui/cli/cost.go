@@ -40,6 +40,7 @@ Exit code: 0 there are costs to show, 1 there are none in the window, 2 the inpu
 // costWays are the values of --by, beside label=KEY.
 var costWays = []string{"namespace", "workload", "nodepool", "node", "capacity-type", "hour", "day"}
 
+// costFlags are the flags of "karpenter cost".
 type costFlags struct {
 	by, output, account            string
 	namespace, ledger, kube, files string
@@ -49,6 +50,7 @@ type costFlags struct {
 	spread                         bool
 }
 
+// parseCost reads the flags of cost, and refuses values that do not go together.
 func parseCost(env Env, args []string) (costFlags, error) {
 	f := costFlags{}
 	fs := flag.NewFlagSet("cost", flag.ContinueOnError)
@@ -93,7 +95,8 @@ func parseCost(env Env, args []string) (costFlags, error) {
 	return f, cmp.Or(err, errFrom, errTo)
 }
 
-// parseHour reads the beginning of a clock hour, 0 where the text is empty.
+// parseHour reads a time that is a full hour, in seconds since 1970; 0 if the text is empty. name is the flag, for
+// the error.
 func parseHour(name, text string) (int64, error) {
 	if text == "" {
 		return 0, nil
@@ -106,7 +109,7 @@ func parseHour(name, text string) (int64, error) {
 	return 0, fmt.Errorf("--%s %s: give a day or an hour of UTC, such as 2026-11-01 or 2026-11-01T09:00", name, text)
 }
 
-// parseDays reads a duration of whole hours, in which d stands for days.
+// parseDays reads a duration of whole hours, such as 12h, or of days, such as 7d; at most 366 days.
 func parseDays(text string) (time.Duration, error) {
 	days, isDays := strings.CutSuffix(text, "d")
 	d, err := time.ParseDuration(text)
@@ -119,7 +122,8 @@ func parseDays(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// configMaps reads the ConfigMaps of the ledger, from a file or from the cluster.
+// configMaps reads the ConfigMaps of the ledger, from a file or from the cluster. Without -n it takes the namespace
+// of the lease by which the controller elects its leader.
 func (f *costFlags) configMaps(ctx context.Context, env Env) ([]corev1.ConfigMap, error) {
 	if f.files != "" {
 		text, name, err := readFile(env.In, f.files)
@@ -156,7 +160,7 @@ func (f *costFlags) configMaps(ctx context.Context, env Env) ([]corev1.ConfigMap
 	return out, nil
 }
 
-// runCost prints who costs what.
+// runCost runs "karpenter cost": it reads the ledger, adds up the window and prints it in the form that -o names.
 func runCost(ctx context.Context, env Env, args []string) (int, error) {
 	f, err := parseCost(env, args)
 	if err != nil {
@@ -175,7 +179,7 @@ func runCost(ctx context.Context, env Env, args []string) (int, error) {
 		fmt.Fprintln(env.Err, "the ledger is empty: the controller writes it every five minutes")
 		return exitNothing, nil
 	}
-	r.read()
+	r.addUp()
 	err = map[string]func(io.Writer) error{"table": r.table, "json": r.json, "focus": r.focus}[f.output](env.Out)
 	switch {
 	case err != nil:
@@ -204,27 +208,29 @@ type costRow struct {
 	total cloud.NanoUSD
 }
 
-// A costReport is the costs of a window.
+// A costReport holds the costs of a window, from since to until (seconds since 1970).
 type costReport struct {
 	*costFlags
 	books        []*ledger.Book
 	since, until int64
-	rows         map[string]*costRow
-	sum          costRow
-	list         cloud.NanoUSD
-	bought       cloud.NanoUSD            // what commitments save, of list less what was paid
-	committed    bool                     // whether there are any
-	seconds      int64                    // of machines
-	estimated    int64                    // of these, those during which no controller looked
-	missed       map[string]cloud.NanoUSD // by cause: what could have been saved
-	bills        int
+	rows         map[string]*costRow      // by key
+	sum          costRow                  // of all rows
+	list         cloud.NanoUSD            // what all machines would have cost on demand
+	bought       cloud.NanoUSD            // what commitments save: list less what was paid
+	committed    bool                     // whether there are any commitments
+	seconds      int64                    // that machines ran, in sum
+	estimated    int64                    // of these, the seconds during which no controller looked
+	missed       map[string]cloud.NanoUSD // what could have been saved, by cause and who holds the nodes, such as "pdb shop/cart"
+	bills        int                      // how many the window has
 }
 
+// newCostReport returns an empty report for the window that the flags ask for, as far as the ledger covers it. until
+// is where the books end. Without --from, the window begins at a full hour.
 func newCostReport(f *costFlags, books []*ledger.Book, until int64) *costReport {
 	if f.to > 0 {
 		until = min(until, f.to)
 	}
-	since := cmp.Or(f.from, (until-int64(f.window/time.Second))/3600*3600)
+	since := cmp.Or(f.from, (until-int64(f.window/time.Second))/3600*3600) // rounded down to a full hour
 	if len(books) > 0 {
 		since = max(since, books[0].First())
 	}
@@ -232,11 +238,12 @@ func newCostReport(f *costFlags, books []*ledger.Book, until int64) *costReport 
 		sum: costRow{key: "(all)", kinds: map[ledger.Kind]cloud.NanoUSD{}}, missed: map[string]cloud.NanoUSD{}}
 }
 
-// each yields the bills of the window. Two books share the hour in which the second one begins; the second has the whole hour, so the
-// first one counts up to it only.
-func (r *costReport) each(yield func(*ledger.Bill)) {
+// eachBill calls yield for each bill of the window, with idle costs spread where --spread asks for it. Two books
+// share the hour in which the second one begins. The second has all of that hour, so the first one counts only up to
+// it.
+func (r *costReport) eachBill(yield func(*ledger.Bill)) {
 	for i, b := range r.books {
-		b.Bills(r.since, r.end(i), func(bill *ledger.Bill) {
+		b.Bills(r.since, r.endOf(i), func(bill *ledger.Bill) {
 			r.bills++
 			if r.spread {
 				bill.Spread()
@@ -246,8 +253,9 @@ func (r *costReport) each(yield func(*ledger.Bill)) {
 	}
 }
 
-// end returns the second at which book i ends for this report.
-func (r *costReport) end(i int) int64 {
+// endOf returns where book i ends for this report, in seconds since 1970: at the end of the window rounded up to a
+// full hour, or where the next book begins.
+func (r *costReport) endOf(i int) int64 {
 	end := (r.until + 3599) / 3600 * 3600
 	if i+1 < len(r.books) {
 		end = min(end, r.books[i+1].First())
@@ -255,9 +263,9 @@ func (r *costReport) end(i int) int64 {
 	return end
 }
 
-// read adds up the bills of the window.
-func (r *costReport) read() {
-	r.each(func(bill *ledger.Bill) {
+// addUp adds up the bills of the window by row, and what could have been saved by cause.
+func (r *costReport) addUp() {
+	r.eachBill(func(bill *ledger.Bill) {
 		r.list, r.seconds, r.estimated = r.list+bill.List, r.seconds+bill.Seconds, r.estimated+bill.Estimated
 		for _, s := range bill.Slices {
 			if s.Commitment != nil {
@@ -265,7 +273,7 @@ func (r *costReport) read() {
 			}
 		}
 		for _, p := range bill.Parts {
-			key := r.key(bill, p.Account)
+			key := r.rowKey(bill, p.Account)
 			row := r.rows[key]
 			if row == nil {
 				row = &costRow{key: key, kinds: map[ledger.Kind]cloud.NanoUSD{}}
@@ -278,14 +286,15 @@ func (r *costReport) read() {
 		}
 	})
 	for i, b := range r.books {
-		for _, l := range b.Losses(r.since, r.end(i)) {
+		for _, l := range b.Losses(r.since, r.endOf(i)) {
 			r.missed[l.Cause] += l.Cost
 		}
 	}
 }
 
-// key returns the row that an account of a bill belongs to.
-func (r *costReport) key(bill *ledger.Bill, a *ledger.Account) string {
+// rowKey returns the key of the row that an account of a bill belongs to, as --by asks. Keys in brackets are no
+// namespaces or workloads.
+func (r *costReport) rowKey(bill *ledger.Bill, a *ledger.Account) string {
 	m := bill.Machine
 	switch {
 	case r.by == "hour":
@@ -312,7 +321,7 @@ func (r *costReport) key(bill *ledger.Bill, a *ledger.Account) string {
 	return cmp.Or(ledger.Label(a.Labels, r.label), "(without)")
 }
 
-// sorted returns the rows, the dearest first; those in brackets come last. Hours and days are in the order of time.
+// sorted returns the rows, the dearest first; hours and days by time. Rows with a key in brackets come last.
 func (r *costReport) sorted() []*costRow {
 	return slices.SortedFunc(maps.Values(r.rows), func(a, b *costRow) int {
 		switch x, y := strings.HasPrefix(a.key, "("), strings.HasPrefix(b.key, "("); {
@@ -328,7 +337,8 @@ func (r *costReport) sorted() []*costRow {
 	})
 }
 
-// dollars writes an amount for the table, a dash for 0. The smaller the whole bill is, the more digits each amount has.
+// dollars writes an amount for the table, a dash for 0. Amounts have six digits if the whole bill is below one cent,
+// four if it is below ten dollars, else two.
 func (r *costReport) dollars(m cloud.NanoUSD) string {
 	digits := 2
 	switch {
@@ -345,6 +355,8 @@ func (r *costReport) dollars(m cloud.NanoUSD) string {
 // toMinute is the layout of times in the table.
 const toMinute = "2006-01-02 15:04"
 
+// table prints the rows with a column for each group of costs that occurs, and below them lines about idle room, what
+// was saved and what was missed.
 func (r *costReport) table(w io.Writer) error {
 	fmt.Fprintf(w, "%s to %s UTC, %.1f machine-hours, of which %.1f estimated; dollars\n\n", time.Unix(r.since, 0).UTC().Format(toMinute),
 		time.Unix(r.until, 0).UTC().Format(toMinute), float64(r.seconds)/3600, float64(r.estimated)/3600)
@@ -399,14 +411,16 @@ func (r *costReport) causes() []string {
 	})
 }
 
+// missedText returns the line about what could have been saved: the sum, the dearest causes, and all others as one
+// amount.
 func (r *costReport) missedText() string {
 	var parts []string
 	all, rest := cloud.NanoUSD(0), cloud.NanoUSD(0)
 	for i, cause := range r.causes() {
 		all += r.missed[cause]
 		if i < mostCauses {
-			name, by, _ := strings.Cut(cause, " ")
-			parts = append(parts, strings.TrimSpace(causeTexts[savings.Cause(name)]+" "+by)+" "+r.dollars(r.missed[cause]))
+			name, holder, _ := strings.Cut(cause, " ")
+			parts = append(parts, strings.TrimSpace(causeTexts[savings.Cause(name)]+" "+holder)+" "+r.dollars(r.missed[cause]))
 		} else {
 			rest += r.missed[cause]
 		}
@@ -417,8 +431,8 @@ func (r *costReport) missedText() string {
 	return r.dollars(all) + ", of which " + strings.Join(parts, " · ")
 }
 
-// exact writes dollars with nine digits, so that no nano-dollar is lost.
-func exact(m cloud.NanoUSD) json.Number {
+// exactDollars writes dollars with nine digits, so that no nano-dollar is lost.
+func exactDollars(m cloud.NanoUSD) json.Number {
 	sign := ""
 	if m < 0 {
 		sign, m = "-", -m
@@ -426,7 +440,8 @@ func exact(m cloud.NanoUSD) json.Number {
 	return json.Number(fmt.Sprintf("%s%d.%09d", sign, m/1e9, m%1e9))
 }
 
-// costDocument is the JSON. It is stable: fields are added, none changes its meaning. Money is dollars, exactly.
+// costDocument is the JSON of the report. It is stable: fields are added, none changes its meaning. Money is dollars,
+// exactly.
 type costDocument struct {
 	From     time.Time        `json:"from"`
 	Until    time.Time        `json:"until"`
@@ -447,19 +462,20 @@ type costMissed struct {
 	Cost  json.Number `json:"cost"`
 }
 
+// json prints the report as JSON.
 func (r *costReport) json(w io.Writer) error {
 	d := costDocument{From: time.Unix(r.since, 0).UTC(), Until: time.Unix(r.until, 0).UTC(), By: r.by, Rows: []map[string]any{},
-		Paid: exact(r.sum.total), OnDemand: exact(r.list), Saved: exact(r.list - r.sum.total), SavedByCommitments: exact(r.bought),
-		Missed: []costMissed{}, MachineSeconds: r.seconds, EstimatedSeconds: r.estimated}
+		Paid: exactDollars(r.sum.total), OnDemand: exactDollars(r.list), Saved: exactDollars(r.list - r.sum.total),
+		SavedByCommitments: exactDollars(r.bought), Missed: []costMissed{}, MachineSeconds: r.seconds, EstimatedSeconds: r.estimated}
 	for _, row := range r.sorted() {
-		fields := map[string]any{"key": row.key, "total": exact(row.total)}
+		fields := map[string]any{"key": row.key, "total": exactDollars(row.total)}
 		for _, k := range costKinds {
-			fields[k.field] = exact(row.kinds[k.kind])
+			fields[k.field] = exactDollars(row.kinds[k.kind])
 		}
 		d.Rows = append(d.Rows, fields)
 	}
 	for _, cause := range r.causes() {
-		d.Missed = append(d.Missed, costMissed{cause, exact(r.missed[cause])})
+		d.Missed = append(d.Missed, costMissed{cause, exactDollars(r.missed[cause])})
 	}
 	return writeJSON(w, d)
 }

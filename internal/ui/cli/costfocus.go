@@ -17,14 +17,14 @@ import (
 	"karpenter.sh/karpenter/internal/core/tariff"
 )
 
-// A focusRow is one charge: what a machine cost one account in one hour at its own price or by a commitment, what of a commitment was
-// unused in the hour, or the fee for both.
+// A focusRow is one charge. Either a machine costs an account something in an hour, at its own price or by a
+// commitment; or a part of a commitment is unused in an hour; or it is the fee of the commitment for an hour.
 type focusRow struct {
 	bill       *ledger.Bill
 	slice      *ledger.Slice
 	account    *ledger.Account
-	cost, list cloud.NanoUSD // of the account
-	part       float64       // likewise, of the slice
+	cost, list cloud.NanoUSD // the account's share of what was paid, and of the on-demand price
+	part       float64       // the account's part of the slice, from 0 to 1
 }
 
 // purchase is the kind of rows about the fee of a commitment.
@@ -32,11 +32,12 @@ const purchase ledger.Kind = "purchase"
 
 const focusTime = "2006-01-02T15:04:05Z"
 
-// cells returns the columns of FOCUS 1.2 with their values, then custom ones. "" is null.
+// cells returns the value of each column, those of FOCUS 1.2 and custom ones (x_…). "" is null. Every row has the
+// same columns.
 func (r *focusRow) cells(account string) map[string]string {
 	m, start, kind := r.bill.Machine, time.Unix(r.bill.Hour, 0).UTC(), string(r.account.Kind)
 	month := time.Date(start.Year(), start.Month(), 1, 0, 0, 0, 0, time.UTC)
-	cost, list := string(exact(r.cost)), string(exact(r.list))
+	cost, list := string(exactDollars(r.cost)), string(exactDollars(r.list))
 	hours, price := decimals(r.slice.Seconds/3600*r.part), decimals(r.slice.List.Dollars()*3600/max(r.slice.Seconds, 1e-9))
 	provider, _, _ := strings.Cut(m.ProviderID, ":")
 	service := provider
@@ -72,11 +73,11 @@ func (r *focusRow) cells(account string) map[string]string {
 	return out
 }
 
-// committed sets what is different in a row with a commitment.
+// committed changes the cells of a row with a commitment: of what it covers, of what is unused, or of its fee.
 func (r *focusRow) committed(out map[string]string) {
-	c, cost := r.slice.Commitment, string(exact(r.cost))
+	c, cost := r.slice.Commitment, string(exactDollars(r.cost))
 	category, kind, unit := categoryOf(c)
-	maps.Copy(out, map[string]string{"BilledCost": string(exact(0)), // the purchase has it
+	maps.Copy(out, map[string]string{"BilledCost": string(exactDollars(0)), // the row of the fee has the cost
 		"PricingCategory": "Committed", "CommitmentDiscountCategory": category, "CommitmentDiscountId": c.ID,
 		"CommitmentDiscountType": kind,
 		"CommitmentDiscountUnit": unit, "CommitmentDiscountStatus": "Used",
@@ -91,12 +92,12 @@ func (r *focusRow) committed(out map[string]string) {
 		"ResourceType": "Commitment", "SkuId": kind, "SkuMeter": kind, "SkuPriceId": kind, "x_Workload": "",
 		"ChargeDescription": kind + " " + c.ID + ", " + string(r.account.Kind)})
 	if r.account.Kind == purchase {
-		maps.Copy(out, map[string]string{"BilledCost": cost, "EffectiveCost": string(exact(0)), "ChargeCategory": "Purchase",
+		maps.Copy(out, map[string]string{"BilledCost": cost, "EffectiveCost": string(exactDollars(0)), "ChargeCategory": "Purchase",
 			"ChargeFrequency": "Recurring", "PricingCategory": "Standard", "CommitmentDiscountStatus": ""})
 	}
 }
 
-// categoryOf returns what FOCUS calls a commitment, and the unit of its quantity.
+// categoryOf returns how FOCUS names the category and type of a commitment, and the unit of its quantity.
 func categoryOf(c *tariff.Commitment) (category, kind, unit string) {
 	switch {
 	case c.Flexible():
@@ -111,7 +112,7 @@ func categoryOf(c *tariff.Commitment) (category, kind, unit string) {
 
 func decimals(f float64) string { return strconv.FormatFloat(f, 'f', 12, 64) }
 
-// tags are the labels of the pods, as JSON.
+// tags returns the labels of the account's pods as a JSON object, "" if there are none.
 func (r *focusRow) tags() string {
 	if r.account.Labels == "" {
 		return ""
@@ -125,7 +126,8 @@ func (r *focusRow) tags() string {
 	return string(text)
 }
 
-// focus writes a row for each machine, hour, account and commitment that costs anything, then what commitments cost in each hour.
+// focus prints a CSV in the columns of FOCUS: a row for each machine, hour, account and commitment that costs
+// anything, then the fees of commitments by hour.
 func (r *costReport) focus(w io.Writer) error {
 	out := csv.NewWriter(w)
 	var columns, cells []string
@@ -133,7 +135,7 @@ func (r *costReport) focus(w io.Writer) error {
 	write := func(row *focusRow) {
 		values := row.cells(r.account)
 		if columns == nil {
-			columns = slices.SortedFunc(maps.Keys(values), func(a, b string) int { return strings.Compare(custom(a), custom(b)) })
+			columns = slices.SortedFunc(maps.Keys(values), func(a, b string) int { return strings.Compare(columnOrder(a), columnOrder(b)) })
 			failed = out.Write(columns)
 		}
 		cells = cells[:0]
@@ -149,7 +151,7 @@ func (r *costReport) focus(w io.Writer) error {
 		id   string
 	}
 	fees := map[fee]*focusRow{}
-	r.each(func(bill *ledger.Bill) {
+	r.eachBill(func(bill *ledger.Bill) {
 		for i := range bill.Slices {
 			s := &bill.Slices[i]
 			if s.Commitment != nil {
@@ -189,8 +191,8 @@ func (r *costReport) focus(w io.Writer) error {
 	return failed
 }
 
-// custom puts custom columns behind those of FOCUS.
-func custom(column string) string {
+// columnOrder returns the text by which columns are sorted: "~" sorts custom columns after those of FOCUS.
+func columnOrder(column string) string {
 	if strings.HasPrefix(column, "x_") {
 		return "~" + column
 	}

@@ -16,7 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/kit/selector"
 )
 
-// deviceObjects is what dynamic resource allocation is about.
+// deviceObjects are the objects of dynamic resource allocation.
 type deviceObjects struct {
 	resourceClaims []*resourcev1.ResourceClaim
 	claimTemplates []*resourcev1.ResourceClaimTemplate
@@ -24,7 +24,7 @@ type deviceObjects struct {
 	resourceSlices []*resourcev1.ResourceSlice
 }
 
-// usesDevices reports whether some pod has resource claims.
+// usesDevices reports whether a pod, DaemonSet or PodTemplate has resource claims.
 func (o *objects) usesDevices() bool {
 	asks := func(spec *corev1.PodSpec) bool { return len(spec.ResourceClaims) > 0 }
 	for _, d := range o.apps.daemonSets {
@@ -40,7 +40,7 @@ func (o *objects) usesDevices() bool {
 	return slices.ContainsFunc(o.pods, func(p *corev1.Pod) bool { return asks(&p.Spec) })
 }
 
-// readDevices adds what a cluster has of devices. A server that does not know them has none.
+// readDevices adds the objects about devices of a cluster. Kinds that the API server does not know are skipped.
 func (o *objects) readDevices(ctx context.Context, c client.Reader) error {
 	for _, list := range []client.ObjectList{
 		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceClaimTemplateList{}, &resourcev1.DeviceClassList{},
@@ -53,7 +53,7 @@ func (o *objects) readDevices(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// identifyDevices gives claims and templates the namespace that they lack, and all a UID.
+// identifyDevices calls namespaced for each claim and claim template. See identifyAll.
 func (o *deviceObjects) identifyDevices(namespaced func(m *metav1.ObjectMeta, kind string)) {
 	for _, c := range o.resourceClaims {
 		namespaced(&c.ObjectMeta, "ResourceClaim")
@@ -63,8 +63,9 @@ func (o *deviceObjects) identifyDevices(namespaced func(m *metav1.ObjectMeta, ki
 	}
 }
 
-// plansDevices lets devices be part of a plan, as a controller with that setting does, and says it where a pod asks for some.
-func (p *planFlags) plansDevices(env Env, o *objects, in *engine.Question) {
+// planForDevices makes the plan include resource claims, unless --ignore-dra-requests is given, and prints which of
+// the two it is. It does nothing if no pod has resource claims.
+func (p *planFlags) planForDevices(env Env, o *objects, in *engine.Question) {
 	if !o.usesDevices() {
 		return
 	}
@@ -76,7 +77,8 @@ func (p *planFlags) plansDevices(env Env, o *objects, in *engine.Question) {
 	in.Settings.Selects = selector.Selects
 }
 
-// olderDevices says what to write instead of devices in a version that is not read: left out, they would be missed.
+// olderDevices reports whether a kind is one about devices in a version that is not read, and returns the error text.
+// Such an object must not be left out silently, because the plan would be wrong.
 func olderDevices(gvk schema.GroupVersionKind) (text string, older bool) {
 	switch gvk.Kind {
 	case "ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "ResourceSlice":

@@ -27,16 +27,16 @@ type document struct {
 	line int // of its first line
 	text []byte
 	obj  *unstructured.Unstructured
-	item *int // the object's place in the list that the text is, nil if the text is the object
+	item *int // the object's index if the text is a List, nil if the text is the object itself
 }
 
-// at makes an error that names the place, as compilers do.
+// at returns an error that begins with the file and line, as those of compilers.
 func (d *document) at(line int, format string, args ...any) error {
 	return fmt.Errorf("%s:%d: %s", d.file, line, fmt.Sprintf(format, args...))
 }
 
-// lineOf finds the line on which the last part of a field path stands, or the document's first line. It is a search for text: good
-// enough to lead a person to the place.
+// lineOf returns the line on which the last part of a field path is found, or the first line of the document. It
+// searches for text, so it can be wrong if a name occurs several times.
 func (d *document) lineOf(path string) int {
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' || r == '"' })
 	for i := len(parts) - 1; i >= 0; i-- {
@@ -53,14 +53,15 @@ func (d *document) lineOf(path string) int {
 	return d.line
 }
 
-// standardInput is the path that stands for what is piped in.
+// standardInput is the path that means standard input.
 const standardInput = "-"
 
 // A foreignError says that nothing in a file looks like a Kubernetes object.
 type foreignError struct{ error }
 
-// readAll reads every document of files and folders, in order. All errors are returned together. A repository holds other YAML
-// too, such as values of Helm charts: what is found in a folder and is no object is left out, and its file named in others.
+// readAll reads every document of files and folders, in order, and returns all errors together. Folders hold other
+// YAML too, such as values of Helm charts: a file in a folder without any object is no error, and its name is
+// returned in others.
 func readAll(in io.Reader, paths []string) (docs []*document, others []string, err error) {
 	var errs []error
 	for _, path := range paths {
@@ -93,7 +94,8 @@ func readAll(in io.Reader, paths []string) (docs []*document, others []string, e
 	return docs, others, errors.Join(errs...)
 }
 
-// filesIn lists the manifests of a folder by name, or the one file that path is; searched tells which of the two.
+// filesIn lists the manifests of a folder by name, or returns path itself if it is a file; searched reports that it
+// was a folder.
 func filesIn(path string) (files []string, searched bool, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -107,7 +109,7 @@ func filesIn(path string) (files []string, searched bool, err error) {
 	}
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
-			if leaves(path, file) {
+			if linksOutside(path, file) {
 				return fmt.Errorf("%s: a link to a file outside of the folder; name that file with -f", file)
 			}
 			files = append(files, file)
@@ -120,7 +122,8 @@ func filesIn(path string) (files []string, searched bool, err error) {
 	return files, true, err
 }
 
-// parse splits a file into documents; lists become their items.
+// parse splits a file into documents; lists become their items. The error is a foreignError if nothing in the file is
+// an object.
 func parse(file string, text []byte) ([]*document, error) {
 	var docs []*document
 	var errs []error
@@ -146,7 +149,7 @@ func parse(file string, text []byte) ([]*document, error) {
 	if len(docs) == 0 && foreign > 0 && foreign == len(errs) {
 		return nil, &foreignError{err}
 	}
-	if foreign > 0 { // beside objects, something that should be one is a mistake
+	if foreign > 0 { // the file has objects, so a document that is none is a mistake
 		return docs, errors.New(err.Error())
 	}
 	return docs, err
@@ -184,12 +187,12 @@ func splitDocuments(text []byte) [][]byte {
 	return append(parts, text[start:])
 }
 
-// template finds the actions of Helm's templates.
-var template = regexp.MustCompile(`\{\{.*\}\}`)
+// helmTemplate finds the actions of Helm's templates.
+var helmTemplate = regexp.MustCompile(`\{\{.*\}\}`)
 
 var yamlLine = regexp.MustCompile(`line (\d+): ?(.*)`)
 
-// fromYAML reads a text as the API server reads what kubectl makes of it: whole numbers are whole.
+// fromYAML reads YAML as kubectl and the API server do: whole numbers become int64.
 func fromYAML(text []byte) (any, error) {
 	raw, err := yaml.YAMLToJSON(text)
 	if err != nil {
@@ -199,12 +202,14 @@ func fromYAML(text []byte) (any, error) {
 	return decoded, utiljson.Unmarshal(raw, &decoded)
 }
 
+// decode parses the text of a document and returns it, or its items if it is a list; nothing if it is empty. Its
+// errors name the line and say what to do.
 func (d *document) decode() ([]*document, error) {
 	if err := d.checkNumbers(); err != nil {
 		return nil, err
 	}
 	decoded, err := fromYAML(d.text)
-	if err != nil && template.Match(d.text) {
+	if err != nil && helmTemplate.Match(d.text) {
 		return nil, &foreignError{d.at(d.line, "a template that is not rendered yet; render it first, as in: helm "+
 			"template … | karpenter plan -f pools.yaml -f -")}
 	}

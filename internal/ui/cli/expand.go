@@ -15,11 +15,12 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
-// expand adds the pods that the controllers of the workloads in the files would create. Pods that stand in the files, or run in the
-// cluster, and belong to a workload count towards its replicas. More than so many are refused.
+// expand adds the pods that controllers would create for the workloads in the files. Pods that a workload has
+// already, in files or in the cluster, count towards its replicas. It returns an error if the workloads would have
+// more than most pods.
 func (o *objects) expand(most int) error {
-	o.complete()
-	all := o.replicated()
+	o.identifyAll()
+	all := o.replicatedWorkloads()
 	pods := 0
 	for _, r := range all {
 		if pods += r.pods; pods > most {
@@ -29,43 +30,44 @@ func (o *objects) expand(most int) error {
 	}
 	for _, r := range all {
 		if r.set != nil {
-			o.ordinals(r.set)
+			o.addStatefulPods(r.set)
 		} else {
-			o.replicas(r.workload, r.pods)
+			o.addReplicas(r.workload, r.pods)
 		}
 	}
 	return nil
 }
 
-// A replicated workload has so many pods; set is the StatefulSet that it is, if it is one.
+// A replicated is a workload with a fixed number of pods.
 type replicated struct {
 	workload
-	pods int
-	set  *appsv1.StatefulSet
+	pods int                 // that it should have in all; those that exist count towards them
+	set  *appsv1.StatefulSet // the workload itself if it is a StatefulSet, else nil
 }
 
-// replicated lists the workloads whose pods a controller would create.
-func (o *objects) replicated() []replicated {
+// replicatedWorkloads lists the workloads whose pods a controller would create. ReplicaSets of a Deployment and
+// suspended Jobs are left out. CronJobs are among the jobs already (oneRun); the planner itself places DaemonSets.
+func (o *objects) replicatedWorkloads() []replicated {
 	var out []replicated
 	for _, d := range o.apps.deployments {
 		out = append(out, replicated{workload: workload{"apps/v1", "Deployment", &d.ObjectMeta, &d.Spec.Template},
-			pods: count(d.Spec.Replicas)})
+			pods: replicaCount(d.Spec.Replicas)})
 	}
 	for _, r := range o.apps.replicaSets {
 		if metav1.GetControllerOf(r) == nil { // the Deployment creates the pods of its ReplicaSets
 			out = append(out, replicated{workload: workload{"apps/v1", "ReplicaSet", &r.ObjectMeta, &r.Spec.Template},
-				pods: count(r.Spec.Replicas)})
+				pods: replicaCount(r.Spec.Replicas)})
 		}
 	}
 	for _, s := range o.apps.statefulSets {
 		out = append(out, replicated{workload: workload{"apps/v1", "StatefulSet", &s.ObjectMeta, &s.Spec.Template},
-			pods: count(s.Spec.Replicas), set: s})
+			pods: replicaCount(s.Spec.Replicas), set: s})
 	}
 	for _, j := range o.apps.jobs {
 		if j.Spec.Suspend != nil && *j.Spec.Suspend {
 			continue
 		}
-		n := count(j.Spec.Parallelism)
+		n := replicaCount(j.Spec.Parallelism)
 		if j.Spec.Completions != nil {
 			n = min(n, int(*j.Spec.Completions))
 		}
@@ -74,7 +76,7 @@ func (o *objects) replicated() []replicated {
 	return out
 }
 
-// oneRun is the Job that a CronJob makes when its time has come.
+// oneRun returns the Job that a CronJob creates when its time has come.
 func oneRun(c *batchv1.CronJob) *batchv1.Job {
 	j := &batchv1.Job{ObjectMeta: *c.Spec.JobTemplate.ObjectMeta.DeepCopy(), Spec: *c.Spec.JobTemplate.Spec.DeepCopy()}
 	j.Namespace, j.Name = c.Namespace, c.Name+"-run"
@@ -84,11 +86,12 @@ func oneRun(c *batchv1.CronJob) *batchv1.Job {
 	return j
 }
 
-// defaults gives pods what the API server gives new ones, as far as it decides about placement: what is limited and not asked for is
-// asked for, a port of a pod on the host's network is one of the host, and a runtime class adds what it costs and where it is.
-func (o *objects) defaults() {
+// applyPodDefaults completes pods as the API server does, as far as placement depends on it: requests default to
+// limits, ports of a pod on the host's network are ports of the host, and a RuntimeClass adds overhead, selector and
+// tolerations.
+func (o *objects) applyPodDefaults() {
 	for _, p := range o.pods {
-		o.run(p)
+		o.applyRuntimeClass(p)
 		for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 			podclass.RequestLimits(list)
 			for i := range list {
@@ -102,8 +105,9 @@ func (o *objects) defaults() {
 	}
 }
 
-// run gives a pod what its runtime class says.
-func (o *objects) run(p *corev1.Pod) {
+// applyRuntimeClass adds the overhead, node selector and tolerations of the pod's RuntimeClass. It does nothing if
+// the class is not known.
+func (o *objects) applyRuntimeClass(p *corev1.Pod) {
 	i := slices.IndexFunc(o.runtimeClasses, func(c *nodev1.RuntimeClass) bool {
 		return p.Spec.RuntimeClassName != nil && c.Name == *p.Spec.RuntimeClassName
 	})
@@ -126,16 +130,17 @@ func (o *objects) run(p *corev1.Pod) {
 	p.Spec.Tolerations = append(p.Spec.Tolerations, class.Scheduling.Tolerations...)
 }
 
-// count reads a number of replicas, whose default is one.
-func count(n *int32) int {
+// replicaCount returns a number of replicas; nil is the default of one.
+func replicaCount(n *int32) int {
 	if n == nil {
 		return 1
 	}
 	return int(*n)
 }
 
-// complete does what the API server does to new objects, as far as it decides about placement.
-func (o *objects) complete() {
+// identifyAll gives objects the namespace "default" and the UID that they lack in files. The store and the planner
+// tell objects apart by these.
+func (o *objects) identifyAll() {
 	namespaced := func(m *metav1.ObjectMeta, kind string) {
 		if m.Namespace == "" {
 			m.Namespace = metav1.NamespaceDefault
@@ -187,23 +192,24 @@ func (o *objects) complete() {
 	}
 }
 
-// identify gives an object from a file the UID that it lacks.
+// identify gives an object without a UID a UID made of its kind, namespace and name.
 func identify(m *metav1.ObjectMeta, kind string) {
 	if m.UID == "" {
 		m.UID = types.UID(kind + "/" + m.Namespace + "/" + m.Name)
 	}
 }
 
-// A workload is something that owns pods made from a template.
+// A workload is an object whose controller creates pods from a template.
 type workload struct {
 	apiVersion, kind string
 	meta             *metav1.ObjectMeta
 	template         *corev1.PodTemplateSpec
 }
 
-// owned returns the pods that belong to the workload, directly or through a ReplicaSet. In a cluster the workload
-// of a file has another UID.
-func (o *objects) owned(w workload) map[string]bool {
+// ownedPods returns the names of pods that belong to a workload, directly or through a ReplicaSet, and have not
+// ended. Owners are compared by name too, because a workload in a file has another UID than the same workload in the
+// cluster.
+func (o *objects) ownedPods(w workload) map[string]bool {
 	owners := map[types.UID]bool{w.meta.UID: true}
 	for _, r := range o.apps.replicaSets {
 		if ref := metav1.GetControllerOf(r); ref != nil && r.Namespace == w.meta.Namespace &&
@@ -222,13 +228,14 @@ func (o *objects) owned(w workload) map[string]bool {
 	return names
 }
 
+// ended reports whether a pod has run to its end or is being deleted.
 func ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil
 }
 
-// replicas adds the pods that a workload still lacks.
-func (o *objects) replicas(w workload, want int) {
-	have := o.owned(w)
+// addReplicas adds the pods that a workload lacks to have as many as want.
+func (o *objects) addReplicas(w workload, want int) {
+	have := o.ownedPods(w)
 	for i := 0; len(have) < want; i++ {
 		if name := fmt.Sprintf("%s-%d", w.meta.Name, i); !have[name] {
 			have[name] = true
@@ -237,7 +244,7 @@ func (o *objects) replicas(w workload, want int) {
 	}
 }
 
-// pod makes one pod of the template.
+// pod returns one pod made of the template.
 func (w workload) pod(name string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: *w.template.ObjectMeta.DeepCopy(), Spec: *w.template.Spec.DeepCopy()}
 	p.Name, p.Namespace, p.UID = name, w.meta.Namespace, types.UID("Pod/"+w.meta.Namespace+"/"+name)
@@ -246,10 +253,11 @@ func (w workload) pod(name string) *corev1.Pod {
 	return p
 }
 
-// ordinals adds the pods of a StatefulSet, whose names are theirs for good, with the volume claims that come with them.
-func (o *objects) ordinals(s *appsv1.StatefulSet) {
+// addStatefulPods adds the pods that a StatefulSet lacks, each with its fixed name, its labels, and the volume claims
+// made from templates.
+func (o *objects) addStatefulPods(s *appsv1.StatefulSet) {
 	w := workload{"apps/v1", "StatefulSet", &s.ObjectMeta, &s.Spec.Template}
-	have := o.owned(w)
+	have := o.ownedPods(w)
 	claims := map[types.NamespacedName]bool{}
 	for _, c := range o.volumes.pvcs {
 		claims[nameOf(c)] = true
@@ -258,7 +266,7 @@ func (o *objects) ordinals(s *appsv1.StatefulSet) {
 	if s.Spec.Ordinals != nil {
 		first = int(s.Spec.Ordinals.Start)
 	}
-	for i := first; i < first+count(s.Spec.Replicas); i++ {
+	for i := first; i < first+replicaCount(s.Spec.Replicas); i++ {
 		name := fmt.Sprintf("%s-%d", s.Name, i)
 		if have[name] {
 			continue
@@ -284,8 +292,9 @@ func (o *objects) ordinals(s *appsv1.StatefulSet) {
 	}
 }
 
-// priorities fills in the priority that a class name stands for, and returns the names of classes that are not known.
-func (o *objects) priorities() (unknown []string) {
+// fillPriorities sets the priority that the class name of each pod means, and returns the names of unknown classes,
+// sorted. Pods with such a class get priority 0.
+func (o *objects) fillPriorities() (unknown []string) {
 	values := map[string]int32{"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
 	standard := int32(0)
 	for _, c := range o.priorityClasses {
@@ -311,8 +320,8 @@ func (o *objects) priorities() (unknown []string) {
 	return unknown
 }
 
-// ephemeral adds the claims that the control plane makes for generic ephemeral volumes.
-func (o *objects) ephemeral() {
+// addEphemeralClaims adds the volume claims that Kubernetes creates for generic ephemeral volumes.
+func (o *objects) addEphemeralClaims() {
 	have := map[types.NamespacedName]bool{}
 	for _, c := range o.volumes.pvcs {
 		have[nameOf(c)] = true
@@ -338,9 +347,9 @@ func (o *objects) ephemeral() {
 // ebs is the driver that makes EBS volumes.
 const ebs = "ebs.csi.aws.com"
 
-// assume takes the storage classes that claims name and no file holds for what clusters on EC2 have: volumes that are made where
-// their pod goes. It returns their names.
-func (o *objects) assume() (assumed []string) {
+// assumeStorageClasses adds the StorageClasses that claims name and no file holds: of EBS volumes that are created
+// where their pod goes, as clusters on EC2 have them. It returns their names, sorted.
+func (o *objects) assumeStorageClasses() (assumed []string) {
 	known := map[string]bool{}
 	for _, c := range o.volumes.storageClasses {
 		known[c.Name] = true
@@ -367,8 +376,8 @@ func (o *objects) assume() (assumed []string) {
 	return assumed
 }
 
-// storage gives claims without a class the default one.
-func (o *objects) storage() {
+// applyDefaultClass sets the default StorageClass on claims that name none.
+func (o *objects) applyDefaultClass() {
 	standard := ""
 	for _, c := range o.volumes.storageClasses {
 		if c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
@@ -382,9 +391,9 @@ func (o *objects) storage() {
 	}
 }
 
-// wait marks the pods that have no node as the scheduler would, so that the engine looks for a place for them. It returns
-// those that wait for something else.
-func (o *objects) wait() (gated []string) {
+// markUnschedulable gives pods without a node the condition that kube-scheduler gives them, because the engine plans
+// only for such pods. It leaves out pods with scheduling gates, and returns their names.
+func (o *objects) markUnschedulable() (gated []string) {
 	for _, p := range o.pods {
 		switch {
 		case p.Spec.NodeName != "" || ended(p):

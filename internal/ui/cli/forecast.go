@@ -26,6 +26,7 @@ Exit code: 0 something learns, 1 nothing does, 2 the input is wrong or the contr
 
 `
 
+// runForecast runs "karpenter forecast": it asks the controller what it learned, and prints it.
 func runForecast(ctx context.Context, env Env, args []string) (int, error) {
 	var j journalFlags
 	fs := flag.NewFlagSet("forecast", flag.ContinueOnError)
@@ -72,7 +73,7 @@ func runForecast(ctx context.Context, env Env, args []string) (int, error) {
 	return exitFine, nil
 }
 
-// writeForecast prints what each object learned in a line, and below all hours.
+// writeForecast prints one line on what each object learned, and below them all hours as a table.
 func writeForecast(out io.Writer, all []forecast.Report) error {
 	hours := 0
 	for i := range all {

@@ -30,6 +30,7 @@ Exit code: 0 there were decisions to list, 1 there were none, 2 the input is wro
 // exitNothing says that nothing was found.
 const exitNothing = 1
 
+// historyFlags are the flags of "karpenter history".
 type historyFlags struct {
 	journalFlags
 	kubeconfig, output, namespace string
@@ -43,6 +44,8 @@ var objectKinds = map[string]string{
 	"nodeclaim": "NodeClaim", "nodeclaims": "NodeClaim", "nodepool": "NodePool", "nodepools": "NodePool",
 }
 
+// parseHistory reads the flags of history and the object that is asked about, as "node NAME", "node/NAME" or "pod
+// NAMESPACE/NAME".
 func parseHistory(env Env, args []string) (historyFlags, error) {
 	h := historyFlags{}
 	fs := flag.NewFlagSet("history", flag.ContinueOnError)
@@ -98,6 +101,7 @@ func actNames() []string {
 	return out
 }
 
+// history runs "karpenter history": it reads the journal, selects records and prints them.
 func history(ctx context.Context, env Env, args []string) (int, error) {
 	h, err := parseHistory(env, args)
 	if err != nil {
@@ -129,6 +133,7 @@ func history(ctx context.Context, env Env, args []string) (int, error) {
 	return exitFine, nil
 }
 
+// writeRecordsJSON prints records as JSON, [] if there are none.
 func writeRecordsJSON(w io.Writer, records []journal.Record) error {
 	if records == nil {
 		records = []journal.Record{}
@@ -151,6 +156,7 @@ func writeRecords(w io.Writer, records []journal.Record) error {
 	return t.Flush()
 }
 
+// dash returns "-" for an empty text.
 func dash(text string) string {
 	if text == "" {
 		return "-"

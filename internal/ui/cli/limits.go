@@ -40,6 +40,7 @@ func readRegular(path string) ([]byte, error) {
 	return readBounded(f, path)
 }
 
+// readBounded reads all of in, and refuses more than mostBytes. name is for the error.
 func readBounded(in io.Reader, name string) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(in, mostBytes+1))
 	if err == nil && len(text) > mostBytes {
@@ -48,8 +49,8 @@ func readBounded(in io.Reader, name string) ([]byte, error) {
 	return text, err
 }
 
-// leaves reports whether a file of a folder is a link to somewhere outside of the folder.
-func leaves(folder, file string) bool {
+// linksOutside reports whether a file of a folder is a link to a file outside of the folder, or cannot be resolved.
+func linksOutside(folder, file string) bool {
 	root, err := filepath.EvalSymlinks(folder)
 	if err != nil {
 		return true
@@ -62,7 +63,8 @@ func leaves(folder, file string) bool {
 	return err != nil || relative == ".." || strings.HasPrefix(relative, ".."+string(filepath.Separator))
 }
 
-// checkNumbers refuses a document with a number that no quantity means.
+// checkNumbers refuses a document with a number whose exponent no real quantity has, because parsing it would take
+// too long.
 func (d *document) checkNumbers() error {
 	at := bounded.AbsurdNumber(d.text)
 	if at == nil {
@@ -72,7 +74,7 @@ func (d *document) checkNumbers() error {
 	return d.at(d.line+line, "a number with the exponent %s; write a quantity such as 500m or 2Gi", d.text[at[0]+1:at[1]])
 }
 
-// checkLists refuses a document with a list of more values than mostValues, or that is nested deeper than mostDepth.
+// checkLists refuses a document that has a list of more than mostValues texts, or is nested deeper than mostDepth.
 func (d *document) checkLists(value any, path string) error {
 	if strings.Count(path, ".") > mostDepth {
 		return d.at(d.line, "the object is nested more than %d levels deep", mostDepth)
@@ -107,16 +109,18 @@ func allTexts(list []any) bool {
 	return true
 }
 
-// A plainWriter writes text that moves no cursor: files and objects of a cluster may contain terminal escapes.
+// A plainWriter replaces control characters by "?". Files and objects of a cluster may contain escape sequences that
+// would control the user's terminal.
 type plainWriter struct{ to io.Writer }
 
+// Write writes text with "?" in the place of control characters.
 func (w plainWriter) Write(text []byte) (int, error) {
-	if bytes.IndexFunc(text, control) < 0 {
+	if bytes.IndexFunc(text, isControl) < 0 {
 		return w.to.Write(text)
 	}
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {
-		if control(r) {
+		if isControl(r) {
 			r = '?'
 		}
 		out = utf8.AppendRune(out, r)
@@ -127,6 +131,8 @@ func (w plainWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-func control(r rune) bool {
+// isControl reports whether a rune may move the cursor or reverse the direction of text. Line feed, tab and carriage
+// return may stay.
+func isControl(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r' || unicode.Is(unicode.Bidi_Control, r)
 }

@@ -76,6 +76,8 @@ var advice = []string{lintSelectsNone, lintNoRequests, lintIgnored, lintTinyLimi
 
 type lintFlags struct{ planFlags }
 
+// lint runs "karpenter lint": it reads objects, looks for findings and prints them. Advice alone does not change the
+// exit code.
 func lint(ctx context.Context, env Env, args []string) (int, error) {
 	l := lintFlags{}
 	fs := flag.NewFlagSet("lint", flag.ContinueOnError)
@@ -93,7 +95,7 @@ func lint(ctx context.Context, env Env, args []string) (int, error) {
 	case l.snapshot != "":
 		return exitBadInput, errors.New("a snapshot does not hold what lint looks at; give -f or --kubeconfig")
 	}
-	if err := l.someWorld(); err != nil {
+	if err := l.checkWorld(); err != nil {
 		return exitBadInput, err
 	}
 	o, err := l.read(ctx, env)
@@ -113,6 +115,7 @@ func lint(ctx context.Context, env Env, args []string) (int, error) {
 	return exitFine, nil
 }
 
+// writeFindings prints findings as JSON, or one line each.
 func writeFindings(w io.Writer, found []finding, format string) error {
 	if format == "json" {
 		if found == nil {
@@ -128,6 +131,8 @@ func writeFindings(w io.Writer, found []finding, format string) error {
 	return nil
 }
 
+// findings returns all that lint finds, sorted by object, with advice last. Some checks need the cluster: whether the
+// class of a pool is missing, and whether a PodDisruptionBudget matches no pod.
 func (l *lintFlags) findings(env Env, o *objects) ([]finding, error) {
 	var out []finding
 	known := label.NewVocabulary(v1.Labels(), awsv1.Labels())
@@ -171,7 +176,7 @@ func (l *lintFlags) findings(env Env, o *objects) ([]finding, error) {
 			"and counts as 100m and 200Mi when a new node is sized: set requests, so that its nodes have what it needs"})
 	}
 	out = append(out, unsatisfiable(in)...)
-	out = append(out, replaced(env, in, o, known)...)
+	out = append(out, editFindings(env, in, o, known)...)
 	last := func(f finding) int {
 		if slices.Contains(advice, f.Code) {
 			return 1
@@ -182,7 +187,7 @@ func (l *lintFlags) findings(env Env, o *objects) ([]finding, error) {
 	return out, nil
 }
 
-// neverDisrupted finds the budgets of a pool that let no node go and have no schedule.
+// neverDisrupted returns a finding for each budget of a pool that allows no node and has no schedule.
 func neverDisrupted(p *v1.NodePool) (out []finding) {
 	for _, b := range p.Spec.Disruption.Budgets {
 		if b.Schedule != nil || b.Nodes != "0" && b.Nodes != "0%" {
@@ -203,14 +208,14 @@ func neverDisrupted(p *v1.NodePool) (out []finding) {
 	return out
 }
 
-// badClasses names the pools that launch nothing because their class is not there or not ready.
+// badClasses returns a finding for each pool whose node class is missing or not ready: such a pool launches nothing.
 func badClasses(env Env, o *objects) (out []finding) {
 	for _, p := range o.pools {
 		ref := p.Spec.Template.Spec.NodeClassRef
 		at := slices.IndexFunc(o.classes, func(c *awsv1.EC2NodeClass) bool { return c.Name == ref.Name })
 		text := fmt.Sprintf("there is no %s named %q: create it, or change nodeClassRef", ref.Kind, ref.Name)
 		if at >= 0 {
-			err := usable(env, o.classes[at])
+			err := classError(env, o.classes[at])
 			if err == nil {
 				continue
 			}
@@ -221,7 +226,7 @@ func badClasses(env Env, o *objects) (out []finding) {
 	return out
 }
 
-// protectNothing names the PodDisruptionBudgets whose selector matches no pod of their namespace.
+// protectNothing returns a finding for each PodDisruptionBudget whose selector matches no pod of its namespace.
 func protectNothing(o *objects) (out []finding) {
 	for _, b := range o.apps.pdbs {
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
@@ -236,7 +241,8 @@ func protectNothing(o *objects) (out []finding) {
 	return out
 }
 
-// badLabels looks for values that no label can have: a node with one could not register.
+// badLabels returns a finding for each label value of a pool that Kubernetes does not allow: its nodes could not
+// register.
 func badLabels(p *v1.NodePool) []finding {
 	var out []finding
 	check := func(key, value string) {
@@ -259,12 +265,12 @@ func badLabels(p *v1.NodePool) []finding {
 	return out
 }
 
-// overlaps looks for pools of equal weight that nothing tells apart: which of them gets a pod is then a matter of
-// price, and their limits and budgets are each for a part of the nodes. Pools with taints of their own, or that
-// differ in a label that pods can ask for, do not count.
+// overlaps returns a finding for each group of pools that have equal weight and take the same pods. Which of them
+// gets a pod is then a matter of price, and each limit and budget holds for a part of the nodes only. Pools with
+// different taints, or with labels or requirements by which pods can choose one, do not count.
 func overlaps(pools []*v1.NodePool) []finding {
 	alike := func(a, b *v1.NodePool) bool {
-		return !a.IsStatic() && !b.IsStatic() && a.Weight() == b.Weight() && sameTaints(a, b) && !apart(a, b) && !apart(b, a)
+		return !a.IsStatic() && !b.IsStatic() && a.Weight() == b.Weight() && sameTaints(a, b) && !excludes(a, b) && !excludes(b, a)
 	}
 	var groups [][]*v1.NodePool
 	for _, p := range pools {
@@ -297,6 +303,7 @@ func overlaps(pools []*v1.NodePool) []finding {
 	return out
 }
 
+// sameTaints reports whether two pools have the same taints, apart from PreferNoSchedule.
 func sameTaints(a, b *v1.NodePool) bool {
 	text := func(p *v1.NodePool) []string {
 		var out []string
@@ -311,8 +318,8 @@ func sameTaints(a, b *v1.NodePool) bool {
 	return slices.Equal(text(a), text(b))
 }
 
-// apart reports whether a pool has a requirement or label that no node of the other meets.
-func apart(a, b *v1.NodePool) bool {
+// excludes reports whether a has a label or requirement that no node of b meets.
+func excludes(a, b *v1.NodePool) bool {
 	for key, value := range a.Spec.Template.Labels {
 		if other, ok := b.Spec.Template.Labels[key]; !ok || other != value {
 			return true
@@ -330,7 +337,7 @@ func apart(a, b *v1.NodePool) bool {
 	return false
 }
 
-// neverDrains says why a budget lets no pod be evicted, ever, "" if it does.
+// neverDrains returns why a PodDisruptionBudget never lets a pod be evicted, "" if it does.
 func neverDrains(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) string {
 	if limit := b.Spec.MaxUnavailable; limit != nil && (limit.Type == intstr.Int && limit.IntVal == 0 ||
 		limit.Type == intstr.String && limit.StrVal == "0%") {
@@ -368,8 +375,9 @@ func (s labelSet) Has(key string) bool                       { _, ok := s[key]; 
 func (s labelSet) Get(key string) string                     { return s[key] }
 func (s labelSet) Lookup(key string) (value string, ok bool) { value, ok = s[key]; return value, ok }
 
-// unsatisfiable asks the engine for a place for a pod that wants nothing. It names the pools that could not give one to any pod, and those
-// that could if their limits were higher.
+// unsatisfiable asks the engine to place a pod that requests nothing, in each pool alone. It returns a finding for a
+// pool that launches nothing even without limits, or whose limits, or a CapacityQuota, are below its smallest
+// machine.
 func unsatisfiable(in engine.Question) []finding {
 	store := cluster.NewStore()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "lint", UID: "lint"}}
@@ -399,7 +407,7 @@ func unsatisfiable(in engine.Question) []finding {
 		if refused := refused(unlimited); len(refused) > 0 {
 			var own []reason.Count
 			for _, c := range refused[0].Reasons {
-				c.Pool, c.Candidates = "", 0 // read as what is wrong with the pool itself
+				c.Pool, c.Candidates = "", 0 // the text then is about the pool itself
 				own = append(own, c)
 			}
 			out = append(out, finding{Code: lintUnsatisfiable, Object: "NodePool/" + pool.Pool.Name,
@@ -424,8 +432,9 @@ func unsatisfiable(in engine.Question) []finding {
 	return out
 }
 
-// replaced says which nodes would drift by the pools and node classes as they are given, and what their pods would cost then.
-func replaced(env Env, in engine.Question, o *objects, known *label.Vocabulary) []finding {
+// editFindings returns which nodes would drift because of the NodePools and EC2NodeClasses in files, and what their
+// pods would cost then.
+func editFindings(env Env, in engine.Question, o *objects, known *label.Vocabulary) []finding {
 	world := disruptionWorld(in, nil)
 	var out []finding
 	note := func(object string, e *edit) {
@@ -439,20 +448,22 @@ func replaced(env Env, in engine.Question, o *objects, known *label.Vocabulary) 
 		}
 	}
 	for _, to := range o.classes {
-		if from := o.edited[to.Name]; from != nil {
+		if from := o.clusterClasses[to.Name]; from != nil {
 			note("EC2NodeClass/"+to.Name, editOfClass(in.Snap, to.Name, env.EditClass(from, to)))
 		}
 	}
 	return out
 }
 
-// An edit is what the change of one object does to nodes.
+// An edit is the effect on nodes of changing one object.
 type edit struct {
-	gone    []*cluster.Node
-	perhaps int
-	why     map[string]int // why nodes go, or may go
+	gone    []*cluster.Node // nodes that it replaces for certain
+	perhaps int             // how many more it may replace
+	why     map[string]int  // how many nodes go, or may go, for each reason
 }
 
+// editOfPool returns which nodes of a pool drift if the pool becomes what the file says. The copy gets the hash of
+// its new content, as the controller would write it.
 func editOfPool(snap *cluster.Snapshot, pool *v1.NodePool, known *label.Vocabulary) *edit {
 	stamped := pool.DeepCopy()
 	stamp := drift.PoolStamp(stamped)
@@ -469,6 +480,8 @@ func editOfPool(snap *cluster.Snapshot, pool *v1.NodePool, known *label.Vocabula
 	return e
 }
 
+// editOfClass returns which nodes of a node class drift by a change. drifts returns the reason for a claim, and
+// whether it is certain.
 func editOfClass(snap *cluster.Snapshot, class string, drifts func(*v1.NodeClaim) (cloud.DriftReason, bool)) *edit {
 	e := &edit{why: map[string]int{}}
 	for row := range snap.Nodes() {
@@ -482,6 +495,7 @@ func editOfClass(snap *cluster.Snapshot, class string, drifts func(*v1.NodeClaim
 	return e
 }
 
+// add notes that a node goes (sure) or may go because of cause; "" is none.
 func (e *edit) add(row *cluster.Node, cause string, sure bool) {
 	switch {
 	case cause == "":
@@ -494,7 +508,8 @@ func (e *edit) add(row *cluster.Node, cause string, sure bool) {
 	e.why[cause]++
 }
 
-// finding says what an edit does, and what it costs where that is known.
+// finding returns the finding about an edit. It plans the pods of the nodes that go anew, and compares the price with
+// that of the nodes.
 func (e *edit) finding(object string, in engine.Question, world *disrupt.World) finding {
 	var causes []string
 	for _, cause := range sortedKeys(e.why) {

@@ -28,8 +28,9 @@ import (
 // readTimeout bounds one list call.
 const readTimeout = time.Minute
 
-// readCluster adds the objects of a live cluster. It only lists. Workloads are not read: their pods exist. ReplicaSets are, where files
-// hold Deployments: they tell which pods those have already. With uninstalled, the cluster may lack the kinds of Karpenter.
+// readCluster adds the objects of a live cluster; it only lists. Workloads are not read, because their pods exist.
+// ReplicaSets are read if files hold Deployments: they tell which pods those have already. With uninstalled, the
+// kinds of Karpenter may be unknown to the cluster.
 func (o *objects) readCluster(ctx context.Context, env Env, kubeconfig string, uninstalled bool) error {
 	c, err := env.cluster(kubeconfig)
 	if err != nil {
@@ -59,13 +60,13 @@ func (o *objects) readCluster(ctx context.Context, env Env, kubeconfig string, u
 	return o.readBuffers(ctx, c)
 }
 
-// clusterFlag is the flag of commands that need a cluster.
+// clusterFlag adds the flag --kubeconfig of commands that need a cluster.
 func clusterFlag(flags *flag.FlagSet) *string {
 	return flags.String("kubeconfig", "", "the kubeconfig of the cluster; KUBECONFIG, or the one of kubectl, if empty; "+
 		"inside a pod none is needed")
 }
 
-// cluster reaches a cluster.
+// cluster returns a client of the cluster of a kubeconfig.
 func (e Env) cluster(kubeconfig string) (client.Client, error) {
 	if e.Cluster != nil {
 		return e.Cluster(kubeconfig)
@@ -73,8 +74,8 @@ func (e Env) cluster(kubeconfig string) (client.Client, error) {
 	return clusterClient(kubeconfig)
 }
 
-// clusterClient reaches a cluster. Without a kubeconfig it is found as kubectl does: KUBECONFIG, the one in the
-// home folder, the pod's own.
+// clusterClient returns a client of a cluster. Without a kubeconfig it looks where kubectl does: KUBECONFIG, the home
+// folder, the pod's own.
 func clusterClient(kubeconfig string) (client.Client, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -94,7 +95,8 @@ func clusterClient(kubeconfig string) (client.Client, error) {
 	return c, nil
 }
 
-// list reads all objects of one kind, in pages. Every page is a list of its own: JSON is decoded over the items that a list holds.
+// list reads all objects of one kind, in pages, and adds those that files do not hold. It decodes each page into a
+// new list, because JSON is decoded over the items that a list already has.
 func (o *objects) list(ctx context.Context, c client.Reader, empty client.ObjectList) error {
 	next := ""
 	for {
@@ -111,13 +113,13 @@ func (o *objects) list(ctx context.Context, c client.Reader, empty client.Object
 		}
 		err = meta.EachListItem(list, func(item runtime.Object) error {
 			if o.inFiles[objectKey(item)] {
-				o.edit(item)
+				o.noteClusterClass(item)
 				return nil // the file has its new version
 			}
 			if rs, ok := item.(*appsv1.ReplicaSet); ok && metav1.GetControllerOf(rs) == nil {
 				return nil // its pods exist
 			}
-			if !o.take(item) {
+			if !o.add(item) {
 				return errors.New("unexpected kind in a list")
 			}
 			return nil
@@ -131,21 +133,21 @@ func (o *objects) list(ctx context.Context, c client.Reader, empty client.Object
 	}
 }
 
-// edit notes what the cluster has of a class in a file. What its selectors found holds for the file as long as
-// nothing newer is known: a file has no status.
-func (o *objects) edit(item runtime.Object) {
+// noteClusterClass notes the cluster's version of an EC2NodeClass that a file also has. The class of the file gets
+// the status of that version, because a file has none; without conditions, which are about the old content.
+func (o *objects) noteClusterClass(item runtime.Object) {
 	class, ok := item.(*awsv1.EC2NodeClass)
 	if !ok {
 		return
 	}
-	if o.edited == nil {
-		o.edited = map[string]*awsv1.EC2NodeClass{}
+	if o.clusterClasses == nil {
+		o.clusterClasses = map[string]*awsv1.EC2NodeClass{}
 	}
-	o.edited[class.Name] = class
+	o.clusterClasses[class.Name] = class
 	for _, c := range o.classes {
 		if c.Name == class.Name {
 			c.Status = *class.Status.DeepCopy()
-			c.Status.Conditions = nil // they are about what is there
+			c.Status.Conditions = nil // they are about the class in the cluster, not the one in the file
 		}
 	}
 }

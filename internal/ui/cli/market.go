@@ -14,16 +14,16 @@ import (
 	"karpenter.sh/karpenter/internal/history/replay"
 )
 
-// marketColumns are those of a table of the market, with how each is read.
+// marketColumns are the columns of the table that --market reads, each with the function that reads a field.
 var marketColumns = map[string]func(r *replay.Rate, text string) error{
 	"type":          func(r *replay.Rate, text string) error { r.Type = text; return nil },
 	"zone":          func(r *replay.Rate, text string) error { r.Zone = text; return nil },
-	"capacity_type": func(r *replay.Rate, text string) error { return capacityType(&r.CapacityType, text) },
-	"interrupted":   func(r *replay.Rate, text string) error { return part(&r.Interrupted, text) },
-	"sold_out":      func(r *replay.Rate, text string) error { return part(&r.SoldOut, text) },
+	"capacity_type": func(r *replay.Rate, text string) error { return parseCapacityType(&r.CapacityType, text) },
+	"interrupted":   func(r *replay.Rate, text string) error { return parsePart(&r.Interrupted, text) },
+	"sold_out":      func(r *replay.Rate, text string) error { return parsePart(&r.SoldOut, text) },
 }
 
-// readMarket reads a table of what the cloud takes back and has not.
+// readMarket reads a table of how often spot machines are interrupted, and how often nothing is to be had.
 func readMarket(file string) (replay.Market, error) {
 	text, err := readRegular(file)
 	if err != nil {
@@ -32,6 +32,8 @@ func readMarket(file string) (replay.Market, error) {
 	return parseMarket(file, text)
 }
 
+// parseMarket reads the table from CSV. An empty field or "*" means any; the capacity type is spot if it is not
+// given.
 func parseMarket(file string, text []byte) (replay.Market, error) {
 	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\ufeff"))))
 	r.TrimLeadingSpace = true
@@ -68,7 +70,8 @@ func parseMarket(file string, text []byte) (replay.Market, error) {
 	}
 }
 
-func capacityType(to *string, text string) error {
+// parseCapacityType reads spot or on-demand.
+func parseCapacityType(to *string, text string) error {
 	if text != v1.CapacityTypeSpot && text != v1.CapacityTypeOnDemand {
 		return errors.New("write spot or on-demand")
 	}
@@ -76,8 +79,8 @@ func capacityType(to *string, text string) error {
 	return nil
 }
 
-// part reads a part as 0.05, or as 5%.
-func part(to *float64, text string) error {
+// parsePart reads a part of one, such as 0.05 or 5%.
+func parsePart(to *float64, text string) error {
 	number, percent := strings.CutSuffix(text, "%")
 	f, err := strconv.ParseFloat(number, 64)
 	if percent {

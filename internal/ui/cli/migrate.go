@@ -61,7 +61,7 @@ func migrate(_ context.Context, env Env, args []string) (int, error) {
 	return writePools(env, nodegroup.Pools(groups, o))
 }
 
-// readFile returns what is in a file, and how to call it.
+// readFile returns the content of a file or of standard input, and its name for messages.
 func readFile(in io.Reader, path string) (text []byte, name string, err error) {
 	if path == standardInput {
 		text, err = io.ReadAll(in)
@@ -71,6 +71,8 @@ func readFile(in io.Reader, path string) (text []byte, name string, err error) {
 	return text, path, err
 }
 
+// writePools prints the manifests of pools and their classes, with the notes as comments and on standard error. It
+// returns exitLost if there are notes.
 func writePools(env Env, pools []nodegroup.Pool) (int, error) {
 	code := exitFine
 	var parts [][]byte
@@ -100,7 +102,7 @@ func writePools(env Env, pools []nodegroup.Pool) (int, error) {
 	return code, err
 }
 
-// oneLine keeps what comes from outside within its comment.
+// oneLine joins text from outside into one line, so that it cannot leave its comment.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // manifest writes an object as people write it: without status and other fields that are empty.
@@ -118,7 +120,7 @@ func manifest(object any) ([]byte, error) {
 	return yaml.Marshal(tree)
 }
 
-// prune removes what is empty.
+// prune removes null values and empty maps from a tree of maps.
 func prune(tree map[string]any) {
 	for key, value := range tree {
 		child, isMap := value.(map[string]any)

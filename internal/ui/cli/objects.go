@@ -32,7 +32,7 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// objects is everything a plan is made from.
+// objects holds all objects that a plan is made from, of files and of a cluster.
 type objects struct {
 	pools   []*v1.NodePool
 	classes []*awsv1.EC2NodeClass
@@ -48,10 +48,10 @@ type objects struct {
 	apps            workloads
 	volumes         storageObjects
 	deviceObjects
-	scaled  map[types.NamespacedName]scaled // what buffers of a cluster name
-	ignored map[string]int                  // kinds that do not matter to a plan
-	inFiles map[string]bool                 // what files hold, by identity
-	edited  map[string]*awsv1.EC2NodeClass  // what the cluster has of the classes in files, by name
+	bufferTargets  map[types.NamespacedName]bufferTarget // what the buffers of a cluster name, by buffer
+	ignored        map[string]int                        // how many objects there are of kinds that do not matter to a plan
+	inFiles        map[string]bool                       // the objects that files hold, by objectKey
+	clusterClasses map[string]*awsv1.EC2NodeClass        // the cluster's versions of the classes in files, by name
 }
 
 // alphaObjects are those of karpenter.sh/v1alpha1, and CapacityQuotas.
@@ -83,8 +83,8 @@ type storageObjects struct {
 	csiDrivers     []*storagev1.CSIDriver
 }
 
-// take sorts an object in. It returns false for kinds that a plan does not depend on.
-func (o *objects) take(obj runtime.Object) bool {
+// add puts an object into the list of its kind. It returns false for kinds that a plan does not depend on.
+func (o *objects) add(obj runtime.Object) bool {
 	switch x := obj.(type) {
 	case *v1.NodePool:
 		o.pools = append(o.pools, x)
@@ -156,14 +156,15 @@ func (o *objects) take(obj runtime.Object) bool {
 	return true
 }
 
-// planScheme knows every kind that a plan may read.
+// planScheme returns a scheme with every kind that a plan may read.
 func planScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	return s, errors.Join(clientgoscheme.AddToScheme(s), v1.AddToScheme(s), v1alpha1.AddToScheme(s),
 		autoscalingv1beta1.AddToScheme(s), awsv1.AddToScheme(s))
 }
 
-// typed turns documents into objects, refusing what the API server would refuse.
+// typed turns documents into objects. It refuses what the API server would refuse, kinds and versions of Karpenter
+// that are not served, and an object that is there twice. Kinds that a plan does not need are counted in ignored.
 func typed(ctx context.Context, docs []*document) (*objects, error) {
 	out := &objects{ignored: map[string]int{}, inFiles: map[string]bool{}}
 	if len(docs) == 0 {
@@ -179,9 +180,9 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	known, broken := make([]runtime.Object, len(docs)), make([]error, len(docs))
-	onAllProcessors(len(docs), func(i int) { // ours get their defaults first
+	onAllProcessors(len(docs), func(i int) { // Karpenter's own kinds are decoded below, after their defaults are filled in
 		if gvk := docs[i].obj.GroupVersionKind(); custom[gvk] == nil && scheme.Recognizes(gvk) {
-			known[i], broken[i] = docs[i].typed(decoder)
+			known[i], broken[i] = docs[i].decodeStrictly(decoder)
 		}
 	})
 	seen := map[string]*document{}
@@ -193,9 +194,9 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 				errs = append(errs, err)
 				continue
 			}
-			known[i], broken[i] = d.typed(decoder)
+			known[i], broken[i] = d.decodeStrictly(decoder)
 		} else if ours(gvk.Group) {
-			errs = append(errs, d.at(d.line, "%s %s is not served; %s", d.obj.GetAPIVersion(), gvk.Kind, served(gvk)))
+			errs = append(errs, d.at(d.line, "%s %s is not served; %s", d.obj.GetAPIVersion(), gvk.Kind, replacementFor(gvk)))
 			continue
 		} else if text, older := olderDevices(gvk); older {
 			errs = append(errs, d.at(d.line, "%s", text))
@@ -216,7 +217,7 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 			errs = append(errs, broken[i])
 			continue
 		}
-		if out.take(known[i]) {
+		if out.add(known[i]) {
 			out.inFiles[objectKey(known[i])] = true
 		} else {
 			out.ignored[gvk.Kind]++
@@ -230,7 +231,7 @@ func nameOf(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// objectKey names an object among all of its kind.
+// objectKey identifies an object by its type, namespace and name; no namespace counts as "default".
 func objectKey(o runtime.Object) string {
 	m, err := meta.Accessor(o)
 	if err != nil {
@@ -239,12 +240,13 @@ func objectKey(o runtime.Object) string {
 	return identity.Of(fmt.Sprintf("%T", o), cmp.Or(m.GetNamespace(), metav1.NamespaceDefault), m.GetName())
 }
 
+// ours reports whether an API group is one of Karpenter's.
 func ours(group string) bool {
 	return group == v1.GroupVersion.Group || group == awsv1.GroupVersion.Group
 }
 
-// served says what to write instead of a kind or version that is not served.
-func served(gvk schema.GroupVersionKind) string {
+// replacementFor returns what to write instead of a kind or version of Karpenter that is not served.
+func replacementFor(gvk schema.GroupVersionKind) string {
 	const page = "; \"karpenter convert -f FILE\" does it"
 	switch gvk.Kind {
 	case "Provisioner":
@@ -265,8 +267,9 @@ func served(gvk schema.GroupVersionKind) string {
 		awsv1.GroupVersion.String() + " has EC2NodeClass"
 }
 
-// typed decodes strictly, so that a misspelled field is an error and not a surprise.
-func (d *document) typed(decoder runtime.Decoder) (runtime.Object, error) {
+// decodeStrictly decodes a document into its type. A field that the type does not have is an error, because it is
+// probably misspelled.
+func (d *document) decodeStrictly(decoder runtime.Decoder) (runtime.Object, error) {
 	text, err := json.Marshal(d.obj.Object) // which is decoded in a fraction of the time that YAML takes
 	if err != nil {
 		return nil, d.at(d.line, "%v", err)
@@ -285,7 +288,7 @@ func (d *document) typed(decoder runtime.Decoder) (runtime.Object, error) {
 	return nil, d.at(line, "%s %q: %s", d.obj.GetKind(), d.obj.GetName(), message)
 }
 
-// ignoredKinds lists the kinds that were read and not used.
+// ignoredKinds lists the kinds that were read but that no plan needs, sorted.
 func (o *objects) ignoredKinds() []string {
 	var kinds []string
 	for kind := range o.ignored {

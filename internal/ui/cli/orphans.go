@@ -22,7 +22,8 @@ Lists the Nodes of Karpenter whose machine has no NodeClaim, or says what is to 
 for each from its NodePool, terminate drains and stops it. The controller does it within a minute.
 `
 
-// orphans lists Nodes without NodeClaim, or writes onto them what is to become of them.
+// orphans runs "karpenter orphans": it lists Nodes without NodeClaim, or writes what the controller is to do with
+// them as an annotation.
 func orphans(ctx context.Context, env Env, args []string) (int, error) {
 	flags := flag.NewFlagSet("orphans", flag.ContinueOnError)
 	flags.SetOutput(env.Err)
@@ -51,10 +52,10 @@ func orphans(ctx context.Context, env Env, args []string) (int, error) {
 	if wish == "" {
 		return exitFine, listOrphans(env, found)
 	}
-	return exitFine, decide(ctx, env, c, found, decision{wish, *all, names})
+	return exitFine, annotateOrphans(ctx, env, c, found, decision{wish, *all, names})
 }
 
-// findOrphans returns the Nodes of Karpenter that no NodeClaim answers for, by name.
+// findOrphans returns the Nodes that carry a NodePool's label and whose machine no NodeClaim has.
 func findOrphans(ctx context.Context, c client.Reader) ([]corev1.Node, error) {
 	var nodes corev1.NodeList
 	var claims v1.NodeClaimList
@@ -72,6 +73,7 @@ func findOrphans(ctx context.Context, c client.Reader) ([]corev1.Node, error) {
 	}), nil
 }
 
+// listOrphans prints the orphans, and what was decided about them.
 func listOrphans(env Env, found []corev1.Node) error {
 	w := tabwriter.NewWriter(env.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tNODEPOOL\tMACHINE\tDECIDED")
@@ -82,14 +84,16 @@ func listOrphans(env Env, found []corev1.Node) error {
 	return w.Flush()
 }
 
-// A decision says what is to become of which orphans.
+// A decision says what the controller is to do with which orphans.
 type decision struct {
 	wish  string
 	all   bool
 	names []string
 }
 
-func decide(ctx context.Context, env Env, c client.Client, found []corev1.Node, d decision) error {
+// annotateOrphans writes the decision onto the Nodes that it names, or onto all orphans. It writes nothing if a name
+// is no orphan.
+func annotateOrphans(ctx context.Context, env Env, c client.Client, found []corev1.Node, d decision) error {
 	for _, name := range d.names {
 		if !slices.ContainsFunc(found, func(n corev1.Node) bool { return n.Name == name }) {
 			return fmt.Errorf("node %s does not exist, is not of Karpenter, or has a NodeClaim", name)

@@ -46,7 +46,7 @@ func TestOrphans(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = decide(t.Context(), Env{Out: &bytes.Buffer{}}, c, found, tc.decision)
+			err = annotateOrphans(t.Context(), Env{Out: &bytes.Buffer{}}, c, found, tc.decision)
 			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
 				t.Errorf("error = %v, want %q", err, tc.err)
 			}

@@ -46,18 +46,18 @@ type names []string
 func (n *names) String() string     { return strings.Join(*n, ",") }
 func (n *names) Set(s string) error { *n = append(*n, s); return nil }
 
-// A stop is what "karpenter pause" was told.
-type stop struct {
+// A pauseRequest is what "karpenter pause" was told.
+type pauseRequest struct {
 	pools  []string // none for the whole cluster
 	length time.Duration
 	reason string
 }
 
-// pause stops voluntary disruption.
+// pause runs "karpenter pause". The duration comes first or is given by --for.
 func pause(ctx context.Context, env Env, args []string) (int, error) {
 	flags := flag.NewFlagSet("pause", flag.ContinueOnError)
 	flags.SetOutput(env.Err)
-	var s stop
+	var s pauseRequest
 	flags.Var((*names)(&s.pools), "pool", "name of a NodePool, may be given more than once; the whole cluster if none is")
 	flags.DurationVar(&s.length, "for", 0, "the DURATION: for how long, such as 2h; until it is resumed if it is 0")
 	flags.StringVar(&s.reason, "reason", "", "why, shown by status, top and the page")
@@ -83,11 +83,11 @@ func pause(ctx context.Context, env Env, args []string) (int, error) {
 	if err != nil {
 		return exitBadInput, err
 	}
-	return exitFine, s.throw(ctx, env.Out, c, time.Now())
+	return exitFine, s.write(ctx, env.Out, c, time.Now())
 }
 
-// throw writes the switch and says what that means.
-func (s stop) throw(ctx context.Context, out io.Writer, c client.Client, now time.Time) error {
+// write writes the annotations of the pause, and prints until when it lasts and which nodes go all the same.
+func (s pauseRequest) write(ctx context.Context, out io.Writer, c client.Client, now time.Time) error {
 	value, until := "true", time.Time{}
 	if s.length > 0 {
 		until = now.Add(s.length).UTC().Truncate(time.Second)
@@ -101,19 +101,22 @@ func (s stop) throw(ctx context.Context, out io.Writer, c client.Client, now tim
 		if err := writeAnnotations(ctx, c, o, annotations); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s: no node is removed voluntarily until %s\n", switchName(o), cmp.Or(endOf(until), "karpenter resume ends it"))
+		fmt.Fprintf(out, "%s: no node is removed voluntarily until %s\n", switchName(o),
+			cmp.Or(timeText(until), "karpenter resume ends it"))
 	}
-	return s.tellRest(ctx, out, c, until)
+	return s.tellExceptions(ctx, out, c, until)
 }
 
-func endOf(t time.Time) string {
+// timeText returns a time as text, "" for the zero time.
+func timeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
 	return t.Format(time.RFC3339)
 }
 
-// switches are the objects that carry the switch.
+// switches returns the objects that carry the annotation of a pause: the named NodePools, or the namespace
+// kube-system for the cluster.
 func switches(pools []string) []client.Object {
 	if len(pools) == 0 {
 		ns := &corev1.Namespace{}
@@ -129,6 +132,7 @@ func switches(pools []string) []client.Object {
 	return out
 }
 
+// switchName returns how messages name what a switch is for.
 func switchName(o client.Object) string {
 	if _, ok := o.(*v1.NodePool); ok {
 		return "NodePool " + o.GetName()
@@ -136,7 +140,7 @@ func switchName(o client.Object) string {
 	return "the whole cluster"
 }
 
-// writeAnnotations writes annotations, and takes off those that are nil.
+// writeAnnotations writes annotations onto an object, and removes those whose value is nil.
 func writeAnnotations(ctx context.Context, c client.Client, o client.Object, annotations map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
@@ -153,8 +157,9 @@ func writeAnnotations(ctx context.Context, c client.Client, o client.Object, ann
 	return nil
 }
 
-// tellRest names the nodes that go all the same.
-func (s stop) tellRest(ctx context.Context, out io.Writer, c client.Reader, until time.Time) error {
+// tellExceptions prints the nodes that go in spite of the pause: those that are being drained, and those that expire
+// before until.
+func (s pauseRequest) tellExceptions(ctx context.Context, out io.Writer, c client.Reader, until time.Time) error {
 	var claims v1.NodeClaimList
 	if err := c.List(ctx, &claims); err != nil {
 		return fmt.Errorf("it is paused, but which nodes go all the same could not be read: %w", err)
@@ -183,7 +188,7 @@ func (s stop) tellRest(ctx context.Context, out io.Writer, c client.Reader, unti
 	return nil
 }
 
-// resume ends a pause.
+// resume runs "karpenter resume".
 func resume(ctx context.Context, env Env, args []string) (int, error) {
 	flags := flag.NewFlagSet("resume", flag.ContinueOnError)
 	flags.SetOutput(env.Err)
@@ -201,11 +206,12 @@ func resume(ctx context.Context, env Env, args []string) (int, error) {
 	if err != nil {
 		return exitBadInput, err
 	}
-	return exitFine, goOn(ctx, env.Out, c, pools)
+	return exitFine, removePauses(ctx, env.Out, c, pools)
 }
 
-// goOn takes switches off and names those that are left.
-func goOn(ctx context.Context, out io.Writer, c client.Client, pools []string) error {
+// removePauses removes the pauses of pools. Without pools it removes the pause of the whole cluster, and those that
+// the controller itself began. It prints the pauses that are left.
+func removePauses(ctx context.Context, out io.Writer, c client.Client, pools []string) error {
 	ended := switches(pools)
 	if len(pools) == 0 {
 		var all v1.NodePoolList
@@ -230,7 +236,7 @@ func goOn(ctx context.Context, out io.Writer, c client.Client, pools []string) e
 		return fmt.Errorf("read NodePools: %w", err)
 	}
 	all := switches(nil)
-	if err := c.Get(ctx, client.ObjectKeyFromObject(all[0]), all[0]); err == nil { // who may read NodePools only hears of those
+	if err := c.Get(ctx, client.ObjectKeyFromObject(all[0]), all[0]); err == nil { // the user may lack the right to read namespaces
 		tellPaused(out, all[0])
 	}
 	for i := range left.Items {
@@ -239,8 +245,9 @@ func goOn(ctx context.Context, out io.Writer, c client.Client, pools []string) e
 	return nil
 }
 
+// tellPaused prints a line if the annotations of an object still pause something.
 func tellPaused(out io.Writer, o client.Object) {
 	if h, halted := paused.Read(o.GetAnnotations(), time.Now()); halted {
-		fmt.Fprintf(out, "%s is still paused until %s\n", switchName(o), cmp.Or(endOf(h.Until), "karpenter resume ends it"))
+		fmt.Fprintf(out, "%s is still paused until %s\n", switchName(o), cmp.Or(timeText(h.Until), "karpenter resume ends it"))
 	}
 }

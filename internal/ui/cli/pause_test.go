@@ -49,7 +49,7 @@ func halts(t *testing.T, c client.Client, now time.Time) string {
 			t.Fatal(err)
 		}
 		if h, halted := paused.Read(o.GetAnnotations(), now); halted {
-			out = append(out, fmt.Sprintf("%s: %s %q%s", switchName(o), endOf(h.Until), h.Reason, h.Unread))
+			out = append(out, fmt.Sprintf("%s: %s %q%s", switchName(o), timeText(h.Until), h.Reason, h.Unread))
 		}
 		if o.GetName() != "b" && o.GetAnnotations()["mine"] != "stays" {
 			t.Errorf("%s lost an annotation", switchName(o))
@@ -62,25 +62,25 @@ func TestPause(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	const drained = "being drained already, and go: node-going\n"
 	for name, tc := range map[string]struct {
-		stop       stop
+		stop       pauseRequest
 		want, said string
 	}{
-		"the whole cluster until it is resumed": {stop{}, `the whole cluster:  ""`,
+		"the whole cluster until it is resumed": {pauseRequest{}, `the whole cluster:  ""`,
 			"the whole cluster: no node is removed voluntarily until karpenter resume ends it\n" + drained},
-		"for a time in which nodes expire": {stop{length: 2 * time.Hour, reason: "sale"}, `the whole cluster: 2026-05-01T14:00:00Z "sale"`,
+		"for a time in which nodes expire": {pauseRequest{length: 2 * time.Hour, reason: "sale"}, `the whole cluster: 2026-05-01T14:00:00Z "sale"`,
 			"the whole cluster: no node is removed voluntarily until 2026-05-01T14:00:00Z\n" + drained +
 				"reach their expireAfter before that, and go then: node-one at 2026-05-01T13:00:00Z, node-two at 2026-05-01T13:00:00Z\n"},
-		"for a time in which none does": {stop{length: time.Hour}, `the whole cluster: 2026-05-01T13:00:00Z ""`,
+		"for a time in which none does": {pauseRequest{length: time.Hour}, `the whole cluster: 2026-05-01T13:00:00Z ""`,
 			"the whole cluster: no node is removed voluntarily until 2026-05-01T13:00:00Z\n" + drained},
-		"one pool": {stop{pools: []string{"b"}, length: 2 * time.Hour}, `NodePool b: 2026-05-01T14:00:00Z ""`,
+		"one pool": {pauseRequest{pools: []string{"b"}, length: 2 * time.Hour}, `NodePool b: 2026-05-01T14:00:00Z ""`,
 			"NodePool b: no node is removed voluntarily until 2026-05-01T14:00:00Z\nreach their expireAfter before that, and go then: node-two at 2026-05-01T13:00:00Z\n"},
-		"two pools": {stop{pools: []string{"a", "b"}}, `NodePool a:  ""; NodePool b:  ""`,
+		"two pools": {pauseRequest{pools: []string{"a", "b"}}, `NodePool a:  ""; NodePool b:  ""`,
 			"NodePool a: no node is removed voluntarily until karpenter resume ends it\nNodePool b: no node is removed voluntarily until karpenter resume ends it\n" + drained},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := pausable(t, now)
 			var out bytes.Buffer
-			if err := tc.stop.throw(t.Context(), &out, c, now); err != nil {
+			if err := tc.stop.write(t.Context(), &out, c, now); err != nil {
 				t.Fatal(err)
 			}
 			if got := halts(t, c, now); got != tc.want {
@@ -97,8 +97,8 @@ func TestPause(t *testing.T) {
 func TestResume(t *testing.T) {
 	now := time.Now()
 	c := pausable(t, now)
-	for _, s := range []stop{{reason: "old"}, {}, {pools: []string{"a"}}, {pools: []string{"b"}}} {
-		if err := s.throw(t.Context(), &bytes.Buffer{}, c, now); err != nil {
+	for _, s := range []pauseRequest{{reason: "old"}, {}, {pools: []string{"a"}}, {pools: []string{"b"}}} {
+		if err := s.write(t.Context(), &bytes.Buffer{}, c, now); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestResume(t *testing.T) {
 		{[]string{"b"}, "", "NodePool b: not paused any more\n"},
 	} {
 		var out bytes.Buffer
-		if err := goOn(t.Context(), &out, c, tc.pools); err != nil {
+		if err := removePauses(t.Context(), &out, c, tc.pools); err != nil {
 			t.Fatal(err)
 		}
 		if got := halts(t, c, now); got != tc.left || out.String() != tc.said {
@@ -125,14 +125,14 @@ func TestResume(t *testing.T) {
 func TestResumeEndsTheBreakersPauses(t *testing.T) {
 	now := time.Now()
 	c := pausable(t, now)
-	if err := (stop{pools: []string{"a", "b"}}).throw(t.Context(), &bytes.Buffer{}, c, now); err != nil {
+	if err := (pauseRequest{pools: []string{"a", "b"}}).write(t.Context(), &bytes.Buffer{}, c, now); err != nil {
 		t.Fatal(err)
 	}
 	if err := writeAnnotations(t.Context(), c, switches([]string{"a"})[0], map[string]any{v1.PausedByAnnotationKey: v1.PausedByBreaker}); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := goOn(t.Context(), &out, c, nil); err != nil {
+	if err := removePauses(t.Context(), &out, c, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := halts(t, c, now), `NodePool b:  ""`; got != want {
@@ -156,7 +156,7 @@ func TestPauseSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: code %d, %q", args, code, errs.String())
 		}
 	}
-	if err := (stop{pools: []string{"none"}}).throw(t.Context(), &bytes.Buffer{}, pausable(t, time.Now()), time.Now()); err == nil || !strings.Contains(err.Error(), "NodePool none") {
+	if err := (pauseRequest{pools: []string{"none"}}).write(t.Context(), &bytes.Buffer{}, pausable(t, time.Now()), time.Now()); err == nil || !strings.Contains(err.Error(), "NodePool none") {
 		t.Errorf("error = %v, want one that names the pool", err)
 	}
 }

@@ -30,7 +30,8 @@ import (
 	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
-// planFlags are what plan is asked.
+// planFlags are the flags of "karpenter plan", and what was learned while its input was read. Other commands share
+// them.
 type planFlags struct {
 	files             []string
 	output            string
@@ -46,8 +47,8 @@ type planFlags struct {
 	bestEffort        bool
 	ignoreDRA         bool
 	budget            time.Duration
-	lone              bool // an answer without NodePools is one, too
-	quiet             bool // the caller itself names workloads without requests
+	lone              bool // a question without NodePools is no error
+	quiet             bool // no warning is printed about workloads without requests, nor about prices of another region
 	propose           bool // the cluster may lack Karpenter, its NodePools and its classes; defaults stand for them
 	commitments       []*v1alpha1.CommitmentDiscount
 	books             *commitment.Books   // of the last input
@@ -70,6 +71,8 @@ Exit code: 0 every pod can run, 1 some cannot, 2 the input is wrong.
 
 `
 
+// parsePlan reads the flags and arguments of plan. Unlike other commands, plan does not read kubectl's cluster by
+// itself.
 func parsePlan(env Env, args []string) (planFlags, error) {
 	p := planFlags{}
 	fs := flag.NewFlagSet("plan", flag.ContinueOnError)
@@ -87,10 +90,10 @@ func parsePlan(env Env, args []string) (planFlags, error) {
 	case len(p.files) == 0 && p.kubeconfig == "" && p.snapshot == "":
 		return p, errors.New("nothing to plan; give files with -f, or a cluster with --kubeconfig")
 	}
-	return p, p.someWorld()
+	return p, p.checkWorld()
 }
 
-// worldFlags are those that say what a plan rests on.
+// worldFlags adds the flags about what a plan is made from: files, cluster, prices, settings.
 func (p *planFlags) worldFlags(fs *flag.FlagSet) {
 	add := func(path string) error { p.files = append(p.files, path); return nil }
 	fs.Func("f", "file or folder with manifests, - for standard input; may be given several times", add)
@@ -114,8 +117,9 @@ func (p *planFlags) worldFlags(fs *flag.FlagSet) {
 		"controller's default. On any machine the plan is the same")
 }
 
-// someWorld takes the cluster that kubectl would, where nothing else is named.
-func (p *planFlags) someWorld() error {
+// checkWorld checks the flags of worldFlags. If they name no files, cluster or snapshot, it takes the cluster that
+// kubectl would use.
+func (p *planFlags) checkWorld() error {
 	switch {
 	case p.snapshot != "" && (len(p.files) > 0 || p.kubeconfig != ""):
 		return errors.New("--snapshot holds the whole world; give it without -f and --kubeconfig")
@@ -127,7 +131,7 @@ func (p *planFlags) someWorld() error {
 	return nil
 }
 
-// question is what the engine is asked.
+// question returns what the engine is asked: of a snapshot, or of files and cluster.
 func (p *planFlags) question(ctx context.Context, env Env) (engine.Question, error) {
 	if p.snapshot != "" {
 		in, memory, err := readSnapshot(p.snapshot)
@@ -141,6 +145,7 @@ func (p *planFlags) question(ctx context.Context, env Env) (engine.Question, err
 	return p.input(env, world)
 }
 
+// plan runs "karpenter plan": it reads the world, plans, and prints the plan.
 func plan(ctx context.Context, env Env, args []string) (int, error) {
 	p, err := parsePlan(env, args)
 	if err != nil {
@@ -150,14 +155,14 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 	if err != nil {
 		return exitBadInput, err
 	}
-	if len(withSpares(input).Pods) == 0 {
+	waiting := len(input.Pods)
+	input = withSpares(input)
+	if len(input.Pods) == 0 {
 		fmt.Fprintln(env.Err, "no pod is waiting for a node: workloads with replicas: 0 and pods that run already need nothing")
 	}
-	in := withSpares(input)
-	if spares := len(in.Pods) - len(input.Pods); spares > 0 {
+	if spares := len(input.Pods) - waiting; spares > 0 {
 		fmt.Fprintf(env.Err, "CapacityBuffers keep room for %s\n", sentence.Count(spares, "pod"))
 	}
-	input = in
 	fmt.Fprintf(env.Err, "planning %s over %s …\n", sentence.Count(len(input.Pods), "pod"), sentence.Count(len(input.Pools), "pool"))
 	input.Ended = func() bool { return ctx.Err() != nil }
 	began := time.Now()
@@ -177,9 +182,9 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 	return exitFine, nil
 }
 
-// bestPlan plans with the work that the user grants. A plan of more work than usual is compared with the usual one, and the cheaper
-// counts: a better bound ends the search sooner, at a fleet that may be some thousandths dearer. Both bounds are proven, so the
-// higher one holds.
+// bestPlan returns a plan made with the work that the user grants (--time). If that is more than usual, it also plans
+// with the usual work and returns the cheaper plan: a longer search ends sooner once its bound is better, and its
+// fleet may be some thousandths dearer. Both bounds are proven, so the plan gets the higher one.
 func bestPlan(in engine.Question, plan func(engine.Question) *engine.Plan) *engine.Plan {
 	long := plan(in)
 	if in.Settings.Search <= engine.DefaultSearch || in.Ended != nil && in.Ended() {
@@ -197,7 +202,7 @@ func bestPlan(in engine.Question, plan func(engine.Question) *engine.Plan) *engi
 	return &best
 }
 
-// planner remembers what the engine of a snapshot did.
+// planner returns an engine, with the memory that a snapshot holds if there is any.
 func (p *planFlags) planner() *engine.Engine {
 	if p.memory == nil {
 		return engine.New(awsv1.Labels())
@@ -205,7 +210,7 @@ func (p *planFlags) planner() *engine.Engine {
 	return engine.Recall(*p.memory, awsv1.Labels())
 }
 
-// read collects the objects of files and cluster.
+// read returns the objects of files and cluster.
 func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
 	docs, others, err := readAll(env.In, p.files)
 	if err != nil {
@@ -215,14 +220,15 @@ func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
 	return p.assemble(ctx, env, docs)
 }
 
-// tellOthers names files that hold no manifests.
+// tellOthers prints the names of files without manifests.
 func tellOthers(env Env, others []string) {
 	if len(others) > 0 {
 		fmt.Fprintf(env.Err, "no manifests, left out: %s\n", strings.Join(others, ", "))
 	}
 }
 
-// assemble makes objects of documents, with what the cluster has beside them.
+// assemble makes objects of documents, adds those of the cluster, and completes them as Kubernetes would: pods of
+// workloads, defaults, volume claims, priorities. What it assumes or leaves out it prints.
 func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*objects, error) {
 	o, err := typed(ctx, docs)
 	if err != nil {
@@ -249,12 +255,12 @@ func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*o
 			return nil, err
 		}
 	}
-	o.defaults()
-	o.ephemeral()
-	o.storage()
-	unknown := o.priorities()
+	o.applyPodDefaults()
+	o.addEphemeralClaims()
+	o.applyDefaultClass()
+	unknown := o.fillPriorities()
 	if p.kubeconfig == "" { // what the files do not hold may be in the cluster
-		if assumed := o.assume(); len(assumed) > 0 {
+		if assumed := o.assumeStorageClasses(); len(assumed) > 0 {
 			fmt.Fprintf(env.Err, "storage classes in no file, taken for EBS volumes that are made where their pod "+
 				"goes: %s\n", strings.Join(assumed, ", "))
 		}
@@ -264,7 +270,7 @@ func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*o
 	} else if len(unknown) > 0 {
 		return nil, fmt.Errorf("there is no PriorityClass named %s; the cluster would refuse the pods", strings.Join(unknown, ", "))
 	}
-	if gated := o.wait(); len(gated) > 0 {
+	if gated := o.markUnschedulable(); len(gated) > 0 {
 		fmt.Fprintf(env.Err, "left out, because of scheduling gates: %s\n", strings.Join(gated, ", "))
 	}
 	if p.propose && len(o.pools) == 0 {
@@ -281,7 +287,8 @@ func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*o
 	return o, nil
 }
 
-// input makes the engine's question. Pools that cannot be used are reported and left out, so that they never stop the others.
+// input makes the engine's question of objects. A pool that cannot be used is reported and left out, and noted in
+// p.idle if its class is the reason: the other pools are planned with all the same. lone allows that none is left.
 func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 	store := o.store()
 	snap := store.Snapshot()
@@ -290,7 +297,7 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 		p.bestEffort, work.Units(p.budget)
 	in.Settings.ReservedCapacity, in.Settings.AssumeRequests = true, p.assumeRequests
 	in.Settings.InterruptionCost = cloud.FromDollars(p.interruptionCost)
-	p.plansDevices(env, o, &in)
+	p.planForDevices(env, o, &in)
 	if text := assumption(withoutRequests(in.Pods)); text != "" && p.assumeRequests && !p.quiet {
 		fmt.Fprintln(env.Err, text)
 	}
@@ -318,7 +325,7 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 		}
 		ref := pool.Spec.Template.Spec.NodeClassRef
 		class := classes[ref.Name]
-		if err := usable(env, class); err != nil {
+		if err := classError(env, class); err != nil {
 			fmt.Fprintf(env.Err, "NodePool %q is left out: the controller does not use EC2NodeClass %q: %v\n", pool.Name, class.Name, err)
 			p.idle[pool.Name] = o.idlePool(env, fmt.Sprintf("EC2NodeClass %s is not ready: %v", class.Name, err))
 			continue
@@ -336,24 +343,25 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 		if err != nil {
 			return in, err
 		}
-		if zones := elsewhere(pool, catalog); len(zones) > 0 {
+		if zones := zonesNotSold(pool, catalog); len(zones) > 0 {
 			fmt.Fprintf(env.Err, "NodePool %q asks for zones %s, which region %s does not have; choose another with "+
 				"--region\n", pool.Name, strings.Join(zones, ", "), p.market.Region)
 		}
 		in.Pools = append(in.Pools, engine.Pool{Pool: pool, Catalog: catalog})
 	}
-	o.correct(env, known, in.Pools)
+	o.applyOverlays(env, known, in.Pools)
 	in.Snap = o.keepRoom(env, store, in)
 	in.Pods = in.Snap.Provisionable()
 	if len(in.Pools) == 0 && !p.lone {
 		return in, errors.New("no NodePool is left to plan with; see above")
 	}
-	p.commit(env, o.commitments, &in)
+	p.useCommitments(env, o.commitments, &in)
 	return in, nil
 }
 
-// correct applies NodeOverlays to what pools can launch. Those that the controller does not apply are reported and left out.
-func (o *objects) correct(env Env, known *label.Vocabulary, pools []engine.Pool) {
+// applyOverlays applies NodeOverlays to the catalogues of pools. Overlays that the controller does not apply are
+// reported and left out.
+func (o *objects) applyOverlays(env Env, known *label.Vocabulary, pools []engine.Pool) {
 	var counted []*v1alpha1.NodeOverlay
 	for _, over := range o.overlays {
 		if c := condition.Get(over, v1alpha1.ConditionTypeValidationSucceeded); c != nil &&
@@ -384,8 +392,9 @@ func (o *objects) correct(env Env, known *label.Vocabulary, pools []engine.Pool)
 	}
 }
 
-// usable says why the controller would launch nothing with a class: it has refused it, or is going to. No class stands for the defaults.
-func usable(env Env, class *awsv1.EC2NodeClass) error {
+// classError returns why the controller launches nothing with a class: it is not ready, or the checks of the provider
+// refuse it. nil stands for the defaults, which have no error.
+func classError(env Env, class *awsv1.EC2NodeClass) error {
 	if class == nil {
 		return nil
 	}
@@ -395,8 +404,9 @@ func usable(env Env, class *awsv1.EC2NodeClass) error {
 	return env.CheckClass(class)
 }
 
-// elsewhere returns the zones that a pool asks for, if the catalogue sells nothing in any of them.
-func elsewhere(pool *v1.NodePool, catalog *cloud.Catalog) []string {
+// zonesNotSold returns the zones that a requirement of a pool asks for, if the catalogue sells nothing in any of
+// them; else nil.
+func zonesNotSold(pool *v1.NodePool, catalog *cloud.Catalog) []string {
 	for _, q := range pool.Spec.Template.Spec.Requirements {
 		if q.Key != corev1.LabelTopologyZone || q.Operator != corev1.NodeSelectorOpIn {
 			continue
@@ -409,9 +419,10 @@ func elsewhere(pool *v1.NodePool, catalog *cloud.Catalog) []string {
 	return nil
 }
 
+// sortedKeys returns the keys of a map, sorted.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// store fills a store with the objects.
+// store returns a store that holds the objects, as if it had been synced with a cluster.
 func (o *objects) store() *cluster.Store {
 	store := cluster.NewStore()
 	store.Update(func(d *cluster.Draft) {
@@ -444,6 +455,7 @@ func (o *objects) store() *cluster.Store {
 	return store
 }
 
+// putAll puts each object into a draft by the function for its kind.
 func putAll[T any](d *cluster.Draft, objects []T, put func(*cluster.Draft, T)) {
 	for _, o := range objects {
 		put(d, o)

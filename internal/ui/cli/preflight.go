@@ -21,7 +21,7 @@ It ends with 0 when nothing is missing, with 1 when something is or could not be
 
 `
 
-// runPreflight prints what an account and a cluster lack.
+// runPreflight runs "karpenter preflight": it prints what an account and a cluster lack.
 func runPreflight(ctx context.Context, env Env, args []string) (int, error) {
 	flags := flag.NewFlagSet("preflight", flag.ContinueOnError)
 	flags.SetOutput(env.Err)
@@ -62,6 +62,7 @@ func runPreflight(ctx context.Context, env Env, args []string) (int, error) {
 	return code, show(env.Out, found)
 }
 
+// showTable prints findings, with the command that mends each.
 func showTable(out io.Writer, found []preflight.Finding) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, f := range found {

@@ -23,8 +23,9 @@ const (
 	previewTime     = 10 * time.Second
 )
 
-// Preview answers as "karpenter plan -o json" does: what the pods of some manifests would lead to in a cluster. The question holds
-// the cluster, its pools and the settings.
+// Preview returns the JSON of "karpenter plan -o json" for the pods of some manifests, for the page of the
+// controller. in holds the cluster, its pools and the settings; its pods are replaced. It gives up after previewTime,
+// because it runs inside the controller.
 func Preview(ctx context.Context, manifests []byte, in engine.Question) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, previewTime)
 	defer cancel()
@@ -42,7 +43,8 @@ func Preview(ctx context.Context, manifests []byte, in engine.Question) ([]byte,
 	return json.Marshal(r)
 }
 
-// previewPods returns the pods that workloads of manifests would have, as pods that wait in the cluster.
+// previewPods returns the pods that the workloads in manifests would have, completed as in assemble but with the
+// cluster's priority classes. New volumes are left out.
 func previewPods(ctx context.Context, manifests []byte, snap *cluster.Snapshot) ([]*cluster.Pod, error) {
 	docs, err := parse("line", manifests)
 	if err != nil {
@@ -66,17 +68,18 @@ func previewPods(ctx context.Context, manifests []byte, snap *cluster.Snapshot) 
 	case len(o.pods) == 0:
 		return nil, errors.New("there is no pod in it: paste Pods, Deployments, StatefulSets, Jobs or CronJobs")
 	}
-	o.defaults()
+	o.applyPodDefaults()
 	o.priorityClasses = slices.AppendSeq(o.priorityClasses, cluster.PriorityClasses.All(snap))
-	if unknown := o.priorities(); len(unknown) > 0 {
+	if unknown := o.fillPriorities(); len(unknown) > 0 {
 		return nil, fmt.Errorf("there is no PriorityClass named %s; the cluster would refuse the pods", strings.Join(unknown, ", "))
 	}
 	o.leaveOutNewVolumes()
-	o.wait()
+	o.markUnschedulable()
 	return o.store().Snapshot().Provisionable(), nil
 }
 
-// leaveOutNewVolumes takes volumes out of pods that would be made for them: most are made where their pod goes.
+// leaveOutNewVolumes removes from pods the volumes that would be created for them: most are created where their pod
+// goes.
 func (o *objects) leaveOutNewVolumes() {
 	made := map[types.NamespacedName]bool{}
 	for _, c := range o.volumes.pvcs {

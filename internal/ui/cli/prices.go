@@ -24,7 +24,7 @@ file: for "karpenter plan --prices FILE", and for the controller's setting price
 
 `
 
-// fetchPrices writes the price list of a region.
+// fetchPrices runs "karpenter prices fetch": it asks AWS for the prices of a region and writes them as JSON.
 func fetchPrices(ctx context.Context, env Env, args []string) (int, error) {
 	fs := flag.NewFlagSet("prices", flag.ContinueOnError)
 	fs.SetOutput(env.Err)
@@ -64,7 +64,8 @@ func (p *planFlags) foreign() bool {
 	return p.source.Region != "" && p.source.Region != p.market.Region
 }
 
-// tellSource names prices that are another region's, and types that pools and pods ask for and that EC2 lists no more.
+// tellSource finds out whose prices are used, and takes the region of a price file. It prints if prices are another
+// region's, and which types pools or pods ask for that EC2 lists no more.
 func (p *planFlags) tellSource(env Env, pools []*v1.NodePool, pods []*cluster.Pod) error {
 	if env.Source == nil {
 		return nil
@@ -86,7 +87,8 @@ func (p *planFlags) tellSource(env Env, pools []*v1.NodePool, pods []*cluster.Po
 	return nil
 }
 
-// unlisted names the types, families of types included, that pools or pods ask for by name and that EC2 lists no more.
+// unlisted returns a sentence for each pool and pod that asks by name for a type, or for a family with a type, that
+// EC2 lists no more.
 func unlisted(gone []string, pools []*v1.NodePool, pods []*cluster.Pod) []string {
 	var out []string
 	note := func(object, key string, values []string) {

@@ -21,13 +21,14 @@ import (
 	"karpenter.sh/karpenter/internal/history/journal"
 )
 
-// journalFlags say where what was decided is to be read.
+// journalFlags say where the journal of a controller is.
 type journalFlags struct {
 	from, tokenFile string
 	port            int
 	leader          func(ctx context.Context, kubeconfig, what string, query url.Values) (io.ReadCloser, error) // of Env
 }
 
+// bind adds the flags to a command.
 func (j *journalFlags) bind(fs *flag.FlagSet) {
 	fs.StringVar(&j.from, "journal", "", "folder that a controller writes with --journal-dir, or address of /journal "+
 		"on its metrics port; if empty, the controller that leads is asked through the API server")
@@ -39,7 +40,8 @@ func (j *journalFlags) bind(fs *flag.FlagSet) {
 // answerTime bounds how long a journal is waited for.
 const answerTime = 30 * time.Second
 
-// read returns the records, the oldest first. torn is how many lines were none.
+// read returns the records, the oldest first, and how many lines were torn (could not be read). They come from the
+// leader, from an address or from a folder, as --journal says.
 func (j *journalFlags) read(ctx context.Context, kubeconfig string) (records []journal.Record, torn int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -62,8 +64,8 @@ func (j *journalFlags) read(ctx context.Context, kubeconfig string) (records []j
 	return records, torn, err
 }
 
-// story returns what the controller was last asked, as a snapshot.
-func (j *journalFlags) story(ctx context.Context, kubeconfig string, anonymous bool) ([]byte, error) {
+// controllerSnapshot returns the last question of the controller's planner, as a snapshot.
+func (j *journalFlags) controllerSnapshot(ctx context.Context, kubeconfig string, anonymous bool) ([]byte, error) {
 	query := url.Values{}
 	if anonymous {
 		query.Set("anonymous", "true")
@@ -71,7 +73,7 @@ func (j *journalFlags) story(ctx context.Context, kubeconfig string, anonymous b
 	return j.ask(ctx, kubeconfig, "snapshot", query)
 }
 
-// ask returns what the controller serves under a path.
+// ask returns what the controller serves under a path (what).
 func (j *journalFlags) ask(ctx context.Context, kubeconfig, what string, query url.Values) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -99,8 +101,8 @@ func (j *journalFlags) readAddress(ctx context.Context) ([]journal.Record, int, 
 	return journal.Read(body)
 }
 
-// askAddress asks a controller directly. Its certificate is made by itself and does not prove whom the client talks to: the token
-// goes only to the address that was given.
+// askAddress asks the controller at the address of --journal. The controller's certificate is self-signed, so it is
+// not checked; the token is sent to that address only, because redirects are refused.
 func (j *journalFlags) askAddress(ctx context.Context, what string, query url.Values) (io.ReadCloser, error) {
 	at, err := url.Parse(j.from)
 	if err != nil {
@@ -139,7 +141,7 @@ func (j *journalFlags) askAddress(ctx context.Context, what string, query url.Va
 	return answer.Body, nil
 }
 
-// lease is what the replicas agree by on who leads.
+// lease is the name of the Lease by which the replicas elect a leader.
 const lease = "karpenter-leader-election"
 
 // readLeader reads the journal of the replica that leads.
@@ -152,7 +154,7 @@ func (j *journalFlags) readLeader(ctx context.Context, kubeconfig string) ([]jou
 	return journal.Read(body)
 }
 
-// askLeader asks the replica that leads, through the API server: only it decides anything.
+// askLeader asks the replica that leads, through the API server's proxy for pods: only the leader decides anything.
 func (j *journalFlags) askLeader(ctx context.Context, kubeconfig, what string, query url.Values) (io.ReadCloser, error) {
 	if j.leader != nil {
 		return j.leader(ctx, kubeconfig, what, query)
@@ -185,7 +187,7 @@ func (j *journalFlags) askLeader(ctx context.Context, kubeconfig, what string, q
 	return body, nil
 }
 
-// holder names the pod that holds the lease.
+// holder returns the pod that holds one of the leases, "" if none does.
 func holder(leases []coordinationv1.Lease) (namespace, pod string) {
 	for i := range leases {
 		if id := leases[i].Spec.HolderIdentity; id != nil && *id != "" {

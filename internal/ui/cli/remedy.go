@@ -58,6 +58,7 @@ func patchBetween(path string, a, b any) []patchOp {
 
 var escaped = strings.NewReplacer("~", "~0", "/", "~1")
 
+// patchFields returns the operations that make the map b of a, in the order of keys.
 func patchFields(path string, a, b map[string]any) (out []patchOp) {
 	keys := slices.Concat(sortedKeys(a), sortedKeys(b))
 	slices.Sort(keys)
@@ -77,7 +78,8 @@ func patchFields(path string, a, b map[string]any) (out []patchOp) {
 	return out
 }
 
-// patchItems compares items one by one. It names those that were added at the end, and those that were removed.
+// patchItems returns the operations that make the list b of a. It finds items that were added at the end, that
+// changed in place, or that were removed; if it is none of these, it replaces the whole list.
 func patchItems(path string, a, b []any) (out []patchOp) {
 	if len(b) > len(a) && reflect.DeepEqual(a, b[:len(a)]) {
 		for _, y := range b[len(a):] {
@@ -144,38 +146,38 @@ func patchCommand(kind string, from, to client.Object) string {
 	return "kubectl patch " + onObject(kind, from) + " --type=json -p " + quoted(strings.TrimSpace(text.String()))
 }
 
-// An edited is the object that has to be changed so that a pod changes: its workload, or the pod itself.
-type edited struct {
+// An editTarget is the object that must be edited to change a pod: its workload, or the pod itself.
+type editTarget struct {
 	kind   string
 	object client.Object
 	spec   *corev1.PodSpec // of its pods, inside of object
 }
 
 // copied returns a deep copy.
-func (e *edited) copied() *edited {
-	return newEdited(e.kind, e.object.DeepCopyObject().(client.Object)) //nolint:forcetypeassert // a copy has the type of the original
+func (e *editTarget) copied() *editTarget {
+	return newEditTarget(e.kind, e.object.DeepCopyObject().(client.Object)) //nolint:forcetypeassert // a copy has the type of the original
 }
 
-// newEdited returns nil for an object of another kind than these.
-func newEdited(kind string, o client.Object) *edited {
+// newEditTarget returns the target for a workload or pod; nil for an object of another kind.
+func newEditTarget(kind string, o client.Object) *editTarget {
 	switch x := o.(type) {
 	case *appsv1.Deployment:
-		return &edited{kind, x, &x.Spec.Template.Spec}
+		return &editTarget{kind, x, &x.Spec.Template.Spec}
 	case *appsv1.ReplicaSet:
-		return &edited{kind, x, &x.Spec.Template.Spec}
+		return &editTarget{kind, x, &x.Spec.Template.Spec}
 	case *appsv1.StatefulSet:
-		return &edited{kind, x, &x.Spec.Template.Spec}
+		return &editTarget{kind, x, &x.Spec.Template.Spec}
 	case *corev1.Pod:
-		return &edited{kind, x, &x.Spec}
+		return &editTarget{kind, x, &x.Spec}
 	}
 	return nil
 }
 
-// editedFor follows the controller references of a pod to the object that has its template. It returns the pod itself where it has no
-// controller, and nil where an owner is of another kind or cannot be read.
-func editedFor(ctx context.Context, c client.Reader, pod *corev1.Pod) *edited {
+// editTargetOf follows the controller references of a pod to the object that has its template. It returns the pod
+// itself where it has no controller, and nil where an owner is of another kind or cannot be read.
+func editTargetOf(ctx context.Context, c client.Reader, pod *corev1.Pod) *editTarget {
 	var of metav1.Object = pod
-	found := newEdited("pod", pod)
+	found := newEditTarget("pod", pod)
 	for {
 		owner := metav1.GetControllerOf(of)
 		if owner == nil {
@@ -187,7 +189,7 @@ func editedFor(ctx context.Context, c client.Reader, pod *corev1.Pod) *edited {
 		if object == nil || c.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, object) != nil {
 			return nil
 		}
-		of, found = object, newEdited(strings.ToLower(owner.Kind), object)
+		of, found = object, newEditTarget(strings.ToLower(owner.Kind), object)
 	}
 }
 
@@ -216,7 +218,7 @@ func (w *whyFlags) commands(ctx context.Context, c client.Reader, o *objects, po
 		}
 	}
 	if len(own) > 0 {
-		from := editedFor(ctx, c, pod)
+		from := editTargetOf(ctx, c, pod)
 		if from == nil {
 			return nil
 		}
@@ -232,7 +234,7 @@ func (w *whyFlags) commands(ctx context.Context, c client.Reader, o *objects, po
 
 // command returns the command that changes an object into to. It also replaces the waiting pod if the pod would not change by itself.
 // It is "" if the two objects are equal.
-func (e *edited) command(to *edited, pod *corev1.Pod, changes []why.Change) string {
+func (e *editTarget) command(to *editTarget, pod *corev1.Pod, changes []why.Change) string {
 	command := patchCommand(e.kind, e.object, to.object)
 	tolerationsOnly := !slices.ContainsFunc(changes, func(c why.Change) bool { return c.Kind != why.Tolerate })
 	switch {
@@ -256,7 +258,7 @@ type idlePool struct {
 func (o *objects) idlePool(env Env, text string) idlePool {
 	out := idlePool{text: text}
 	for _, c := range o.classes {
-		if condition.IsTrue(c, condition.Ready) && usable(env, c) == nil && (out.class == nil || c.Name < out.class.Name) {
+		if condition.IsTrue(c, condition.Ready) && classError(env, c) == nil && (out.class == nil || c.Name < out.class.Name) {
 			out.class = c
 		}
 	}
@@ -352,7 +354,7 @@ func (w *whyFlags) createVolume(env Env, o *objects, a *podAnswer, name string) 
 	}
 	then := *o
 	then.volumes.pvcs = append(slices.Clone(o.volumes.pvcs), claim)
-	then.storage()
+	then.applyDefaultClass()
 	place, err := w.placeAmong(env, &then, a)
 	if place == nil || err != nil {
 		return err
@@ -391,7 +393,7 @@ func (w *whyFlags) readSoldOut(ctx context.Context, env *Env) {
 			if err != nil {
 				return nil, err
 			}
-			return without(c, w.soldOut), nil
+			return withoutSoldOut(c, w.soldOut), nil
 		}
 	}
 }
@@ -417,9 +419,9 @@ func (w *whyFlags) nameSoldOut(env Env, o *objects, a *podAnswer) error {
 	return nil
 }
 
-// without returns a copy of a catalogue in which the given offerings are not available. Reservations stay available: a reservation
+// withoutSoldOut returns a copy of a catalogue in which the given offerings are not available. Reservations stay available: a reservation
 // that is used up may be free again in a moment.
-func without(c *cloud.Catalog, soldOut map[soldOutKey]bool) *cloud.Catalog {
+func withoutSoldOut(c *cloud.Catalog, soldOut map[soldOutKey]bool) *cloud.Catalog {
 	is := func(it *cloud.InstanceType, o *cloud.Offering) bool {
 		return o.CapacityType() != v1.CapacityTypeReserved && soldOut[soldOutKey{o.CapacityType(), it.Name, o.Zone()}]
 	}

@@ -47,6 +47,7 @@ const baseVariant = "base"
 // enoughSearch gives plans nearly as good as those of a controller, in less time.
 const enoughSearch = work.Second / 10
 
+// replayFlags are the flags of "karpenter replay".
 type replayFlags struct {
 	planFlags
 	pods     string
@@ -64,9 +65,10 @@ type namedFiles struct {
 	files []string
 }
 
-// A change is of a setting of a variant.
+// A change sets one setting of one variant (--with).
 type change struct{ variant, setting, value string }
 
+// parseReplay reads the flags and arguments of replay.
 func parseReplay(env Env, args []string) (replayFlags, error) {
 	f := replayFlags{}
 	fs := flag.NewFlagSet("replay", flag.ContinueOnError)
@@ -76,12 +78,12 @@ func parseReplay(env Env, args []string) (replayFlags, error) {
 	fs.StringVar(&f.pods, "pods", "", "file with the recorded pods, or folder that a controller writes with --record-dir")
 	fs.StringVar(&f.output, "o", "table", "table or json")
 	fs.Func("variant", "NAME=FILE, several files with commas between them: run the pods with these NodePools too; may "+
-		"be given several times", f.variant)
-	fs.Func("with", "NAME:SETTING=VALUE, a setting of a variant; may be given several times", f.change)
+		"be given several times", f.addVariant)
+	fs.Func("with", "NAME:SETTING=VALUE, a setting of a variant; may be given several times", f.addChange)
 	fs.Func("edit", "NAME:TIME=FILE, several files with commas between them: the variant has these NodePools and "+
-		"EC2NodeClasses from then on; may be given several times", f.edit)
+		"EC2NodeClasses from then on; may be given several times", f.addEdit)
 	fs.Func("market", "CSV of how often spot machines are taken back, and how often nothing is to be had: "+
-		"type,zone,interrupted,sold_out", f.market)
+		"type,zone,interrupted,sold_out", f.addMarket)
 	fs.Func("from", "leave out what was before this time (2026-06-01T12:00:00Z); pods that are there then begin with it", moment(&f.from))
 	fs.Func("to", "leave out what was after this time", moment(&f.to))
 	fs.DurationVar(&f.set.Boot, "boot", defaultBoot, "how long a machine takes from its launch until pods run on it")
@@ -97,6 +99,7 @@ func parseReplay(env Env, args []string) (replayFlags, error) {
 	return f, f.check()
 }
 
+// check refuses values of flags that are out of range or do not go together.
 func (f *replayFlags) check() error {
 	for name, d := range map[string]time.Duration{"--boot": f.set.Boot, "--stop": f.set.Stop, "--pace": f.set.Pace} {
 		if d < 0 || d%time.Second != 0 {
@@ -118,7 +121,7 @@ func (f *replayFlags) check() error {
 	return nil
 }
 
-// moment reads a time into to.
+// moment returns the function of a flag that reads a time into to.
 func moment(to *time.Time) func(string) error {
 	return func(text string) error {
 		t, err := time.Parse(time.RFC3339, text)
@@ -130,7 +133,8 @@ func moment(to *time.Time) func(string) error {
 	}
 }
 
-func (f *replayFlags) variant(text string) error {
+// addVariant reads one --variant.
+func (f *replayFlags) addVariant(text string) error {
 	name, files, ok := strings.Cut(text, "=")
 	if !ok || name == "" || files == "" {
 		return errors.New("write NAME=FILE")
@@ -142,7 +146,8 @@ func (f *replayFlags) variant(text string) error {
 	return nil
 }
 
-func (f *replayFlags) change(text string) error {
+// addChange reads one --with.
+func (f *replayFlags) addChange(text string) error {
 	variant, rest, named := strings.Cut(text, ":")
 	setting, value, given := strings.Cut(rest, "=")
 	if !named || !given {
@@ -152,14 +157,15 @@ func (f *replayFlags) change(text string) error {
 	return nil
 }
 
-// timedFiles are what a variant has from a time on.
+// timedFiles are manifests that a variant has from a time on (--edit).
 type timedFiles struct {
 	variant string
 	at      time.Time
 	files   []string
 }
 
-func (f *replayFlags) edit(text string) error {
+// addEdit reads one --edit.
+func (f *replayFlags) addEdit(text string) error {
 	variant, rest, named := strings.Cut(text, ":")
 	when, files, given := strings.Cut(rest, "=")
 	if !named || !given || variant == "" || files == "" {
@@ -173,7 +179,8 @@ func (f *replayFlags) edit(text string) error {
 	return nil
 }
 
-func (f *replayFlags) market(file string) (err error) {
+// addMarket reads the file of --market.
+func (f *replayFlags) addMarket(file string) (err error) {
 	f.set.Market, err = readMarket(file)
 	return err
 }
@@ -185,6 +192,8 @@ type plannedRun struct {
 	always []recording.Life // pods that the files say are there all the time
 }
 
+// runReplay runs "karpenter replay": it reads the recording, prepares a run for each variant, plays all and prints
+// the comparison.
 func runReplay(ctx context.Context, env Env, args []string) (int, error) {
 	f, err := parseReplay(env, args)
 	if err != nil {
@@ -215,7 +224,7 @@ func runReplay(ctx context.Context, env Env, args []string) (int, error) {
 	return exitFine, nil
 }
 
-// recorded reads the pods, of a file or of the folder of a controller.
+// recorded reads the pods from a file or from the folder of a controller, and cuts them to --from and --to.
 func (f *replayFlags) recorded(env Env) (*recording.Recording, error) {
 	info, err := os.Stat(f.pods)
 	if err != nil {
@@ -239,8 +248,8 @@ func (f *replayFlags) recorded(env Env) (*recording.Recording, error) {
 	return rec.Cut(f.from, f.to)
 }
 
-// apply changes a setting of a variant. Settings are called as the controller's flags are.
-func apply(runs []plannedRun, c change) error {
+// applySetting changes a setting of one variant. Settings have the names of the controller's flags.
+func applySetting(runs []plannedRun, c change) error {
 	i := slices.IndexFunc(runs, func(r plannedRun) bool { return r.Name == c.variant })
 	if i < 0 {
 		return fmt.Errorf("there is no variant %q", c.variant)
@@ -276,7 +285,7 @@ func apply(runs []plannedRun, c change) error {
 	return errors.New("there is no such setting; see karpenter replay --help")
 }
 
-// playAll plays the variants side by side, and shows on a terminal how far they are.
+// playAll plays the variants, mostAtOnce of them at a time, and shows the progress on a terminal.
 func playAll(ctx context.Context, env Env, rec *recording.Recording, runs []plannedRun) ([]*replay.Result, error) {
 	bar := newProgress(env.Err, len(runs))
 	defer bar.clear()
@@ -284,17 +293,17 @@ func playAll(ctx context.Context, env Env, rec *recording.Recording, runs []plan
 	for i := range order {
 		order[i] = i
 	}
-	errs := parallel.Of(order, atOnce, func(i int) string { return "playing " + runs[i].Name }, func(i int) (err error) {
+	errs := parallel.Of(order, mostAtOnce, func(i int) string { return "playing " + runs[i].Name }, func(i int) (err error) {
 		results[i], err = replay.Run(ctx, rec, runs[i].Variant, runs[i].set, func(part float64) { bar.tell(i, part) })
 		return err
 	})
 	return results, errors.Join(errs...)
 }
 
-// atOnce is how many variants are played side by side: each takes the memory of a cluster.
-const atOnce = 2
+// mostAtOnce is how many variants are played at the same time: each needs the memory of a cluster.
+const mostAtOnce = 2
 
-// A progress shows on a terminal how far several runs are together.
+// A progress shows on a terminal how much of several runs is done in total.
 type progress struct {
 	out io.Writer // nil without a viewer
 
@@ -303,6 +312,7 @@ type progress struct {
 	shown int // tenths of percents
 }
 
+// newProgress returns a progress that prints nothing unless out is a terminal.
 func newProgress(out io.Writer, runs int) *progress {
 	p := &progress{parts: make([]float64, runs), shown: -1}
 	if file, ok := out.(*os.File); ok {
@@ -316,6 +326,7 @@ func newProgress(out io.Writer, runs int) *progress {
 // progressWidth is how many characters are the whole.
 const progressWidth = 40
 
+// tell notes which part of a run is done, from 0 to 1, and draws the bar again if it changed.
 func (p *progress) tell(run int, part float64) {
 	if p.out == nil {
 		return
@@ -334,7 +345,7 @@ func (p *progress) tell(run int, part float64) {
 	}
 }
 
-// clear leaves nothing of the bar behind.
+// clear removes the bar from the terminal.
 func (p *progress) clear() {
 	if p.out != nil {
 		fmt.Fprint(p.out, "\r\x1b[K")

@@ -16,7 +16,8 @@ import (
 // curveLines is how many moments of the curve a table has.
 const curveLines = 12
 
-// writeReplay puts the variants side by side.
+// writeReplay prints the results of the variants side by side: figures first, then the price over time with the least
+// possible one.
 func writeReplay(out io.Writer, form string, results []*replay.Result) error {
 	if form == "json" {
 		return writeJSON(out, map[string]any{"variants": results})
@@ -61,9 +62,10 @@ func writeReplay(out io.Writer, form string, results []*replay.Result) error {
 	return t.Flush()
 }
 
+// waited writes seconds as a duration.
 func waited(seconds int) string { return (time.Duration(seconds) * time.Second).String() }
 
-// reasonsOf are all for which something was done.
+// reasonsOf returns the reasons of all steps, sorted.
 func reasonsOf(results []*replay.Result) []string {
 	all := map[string]bool{}
 	for _, r := range results {

@@ -42,7 +42,7 @@ func (f *replayFlags) runs(ctx context.Context, env Env, rec *recording.Recordin
 		}
 	}
 	for _, c := range f.changes {
-		if err := apply(out, c); err != nil {
+		if err := applySetting(out, c); err != nil {
 			return nil, nil, fmt.Errorf("--with %s:%s=%s: %w", c.variant, c.setting, c.value, err)
 		}
 	}
@@ -95,7 +95,7 @@ func (f *replayFlags) run(ctx context.Context, env Env, name string, docs []*doc
 	if len(o.buffers) > 0 {
 		fmt.Fprintln(env.Err, "CapacityBuffers are left out of a replay")
 	}
-	if f.kubeconfig != "" { // what is in the cluster now was not there then
+	if f.kubeconfig != "" { // the cluster's pods and nodes are those of today, not of the recording
 		o.pods, o.nodes, o.claims = nil, nil, nil
 	}
 	there := takeThere(o, rec)
@@ -284,7 +284,7 @@ func (o *objects) takeDisks(d *recording.Disks) {
 			o.volumes.pvcs[i] = unbound
 		}
 	}
-	o.assume()
+	o.assumeStorageClasses()
 	for i, c := range o.volumes.storageClasses {
 		later := *c
 		later.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)

@@ -51,7 +51,7 @@ type claimReport struct {
 	Spot          string   `json:"spot,omitempty"`    // how often such machines are taken back, where interruptions cost something
 }
 
-// A commitmentUse is which part of a commitment is used, from 0 to 1.
+// A commitmentUse says which part of a commitment is used before and after the plan, from 0 to 1.
 type commitmentUse struct {
 	ID         string  `json:"id"`
 	UsedBefore float64 `json:"usedBefore"`
@@ -68,7 +68,7 @@ type refusedReport struct {
 	Reasons []string `json:"reasons"`
 }
 
-// newReport turns a plan into what people and programs read, in an order of its own.
+// newReport turns a plan into a report. Its lists are sorted, so that equal plans give equal reports.
 func newReport(plan *engine.Plan, seconds float64) *report {
 	r := &report{
 		Claims: []claimReport{}, Existing: []existingReport{}, Unschedulable: []refusedReport{},
@@ -122,8 +122,8 @@ func (r *report) explainSpot(in *engine.Question) {
 	}
 }
 
-// spot returns what is said of spot machines, each once, with an empty line after the last.
-func (r *report) spot() (out []string) {
+// spotTexts returns the sentences about spot machines, each once, and an empty line after the last.
+func (r *report) spotTexts() (out []string) {
 	for i := range r.Claims {
 		if text := r.Claims[i].Spot; text != "" && !slices.Contains(out, text) {
 			out = append(out, text)
@@ -137,6 +137,7 @@ func (r *report) spot() (out []string) {
 
 func podName(p *cluster.Pod) string { return p.Namespace + "/" + p.Name }
 
+// podNames returns the names of pods, sorted.
 func podNames(pods []*cluster.Pod) []string {
 	names := make([]string, len(pods))
 	for i, p := range pods {
@@ -146,6 +147,7 @@ func podNames(pods []*cluster.Pod) []string {
 	return names
 }
 
+// write prints the report as json, yaml or a table.
 func (r *report) write(w io.Writer, format string) error {
 	switch format {
 	case "json":
@@ -160,11 +162,11 @@ func (r *report) write(w io.Writer, format string) error {
 	return r.table(w)
 }
 
-// table prints the answer for people: equal claims in one row, the sums last.
+// table prints the report for people. Equal claims share a row; the sums come last.
 func (r *report) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(r.Claims) > 0 {
-		fmt.Fprintln(t, "NEW NODES\tPOOL\tTYPE\tALTERNATIVES\tCAPACITY\tZONES\t$/H EACH"+r.mark()+"\tPODS")
+		fmt.Fprintln(t, "NEW NODES\tPOOL\tTYPE\tALTERNATIVES\tCAPACITY\tZONES\t$/H EACH"+r.pricesNote()+"\tPODS")
 		for _, g := range r.groups() {
 			c := g.first
 			fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%.4f\t%s\n", g.count, c.Pool, c.Type, len(c.Types)-1,
@@ -172,7 +174,7 @@ func (r *report) table(w io.Writer) error {
 		}
 		fmt.Fprintln(t)
 	}
-	for _, text := range r.spot() {
+	for _, text := range r.spotTexts() {
 		fmt.Fprintln(t, text)
 	}
 	if len(r.Existing) > 0 {
@@ -185,7 +187,7 @@ func (r *report) table(w io.Writer) error {
 	if len(r.Unschedulable) > 0 {
 		fmt.Fprintln(t, "CANNOT RUN\tBECAUSE")
 		for _, g := range r.refusals() {
-			fmt.Fprintf(t, "%s\t%s\n", named(g.pods), g.reason)
+			fmt.Fprintf(t, "%s\t%s\n", nameOrSummary(g.pods), g.reason)
 		}
 		fmt.Fprintln(t)
 	}
@@ -209,25 +211,26 @@ func (r *report) table(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, "%s, $%.4f an hour%s; $%.4f with what a node and a short spot list are reckoned to cost, "+
 		"and %s comes to less than $%.4f (volume alone: $%.4f): at most %.2f%% above the optimum; %.3f s\n",
-		sentence.Count(len(r.Claims), "new node"), r.PricePerHour, r.mark(), r.CostPerHour, fleet, r.LowerBoundPerHour,
+		sentence.Count(len(r.Claims), "new node"), r.PricePerHour, r.pricesNote(), r.CostPerHour, fleet, r.LowerBoundPerHour,
 		r.VolumeBoundPerHour, 100*r.Gap, r.Seconds)
 	return err
 }
 
-// mark names the region of prices that are another region's, "" if they are not.
-func (r *report) mark() string {
+// pricesNote names the region of the prices if they are another region's, else it is "".
+func (r *report) pricesNote() string {
 	if r.PricesOf == "" {
 		return ""
 	}
 	return " (prices of " + r.PricesOf + ")"
 }
 
-// A claimGroup is claims that differ in their pods' ordinals only.
+// A claimGroup is a number of claims that differ only in the names of their pods.
 type claimGroup struct {
 	first claimReport
 	count int
 }
 
+// groups returns the claims in groups, in the order of each group's first claim.
 func (r *report) groups() []claimGroup {
 	var out []claimGroup
 	index := map[string]int{}
@@ -245,11 +248,13 @@ func (r *report) groups() []claimGroup {
 	return out
 }
 
+// A refusalGroup is pods that cannot run for the same reason.
 type refusalGroup struct {
 	reason string
 	pods   []string
 }
 
+// refusals returns the unschedulable pods grouped by reason, in the order of each group's first pod.
 func (r *report) refusals() []refusalGroup {
 	var out []refusalGroup
 	index := map[string]int{}
@@ -266,8 +271,9 @@ func (r *report) refusals() []refusalGroup {
 	return out
 }
 
-// named is summarise for pods that a user has to look for: one alone is called by its name.
-func named(pods []string) string {
+// nameOrSummary returns the full name of a single pod, because the user has to find it; for several pods it is
+// summarise.
+func nameOrSummary(pods []string) string {
 	if len(pods) == 1 {
 		return strings.TrimPrefix(pods[0], "default/")
 	}

@@ -35,7 +35,8 @@ Exit code: 0 the report is complete, 1 more than one node in twenty has no known
 
 `
 
-// runSavings prints the report of a cluster.
+// runSavings runs "karpenter savings": it reads the fleet, finds the least that it could cost, simulates what the
+// controller would reach, and prints the report.
 func runSavings(ctx context.Context, env Env, args []string) (int, error) {
 	p, commitments, reach := planFlags{propose: true, quiet: true}, "", ""
 	fs := flag.NewFlagSet("savings", flag.ContinueOnError)
@@ -55,7 +56,7 @@ func runSavings(ctx context.Context, env Env, args []string) (int, error) {
 	if err == nil && !slices.Contains([]string{"table", "json", "html"}, p.output) {
 		err = fmt.Errorf("-o %s: use table, json or html", p.output)
 	}
-	if err = cmp.Or(err, p.someWorld()); err != nil {
+	if err = cmp.Or(err, p.checkWorld()); err != nil {
 		return exitBadInput, err
 	}
 	world, q, err := p.fleet(ctx, env)
@@ -115,7 +116,7 @@ func proposedPool() *v1.NodePool {
 	return pool
 }
 
-// A savingsReport is a report with what its readers need beside it.
+// A savingsReport is a report with the region, the region of the prices, and what the controller would reach.
 type savingsReport struct {
 	*savings.Report
 	region, prices string
@@ -135,11 +136,12 @@ var managerTexts = map[savings.Manager]string{
 	savings.AutoMode: "Auto Mode", savings.Karpenter: "NodePool", savings.NodeGroup: "node group", savings.ByHand: "by hand",
 }
 
+// ownerText names who manages machines, such as "NodePool default".
 func ownerText(o *savings.Owner) string {
 	return strings.TrimRight(managerTexts[o.Manager]+" "+o.Name, " ")
 }
 
-// A table has a title row, and numbers from the second column on.
+// A table has a title row, and numbers in its columns from the second on.
 type table struct {
 	rows [][]string
 }
@@ -149,9 +151,10 @@ func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 // hoursAMonth is how many hours AWS counts in a month.
 const hoursAMonth = 730
 
+// money returns the cost of so many hours at a price per hour.
 func money(p cloud.NanoUSD, hours float64) string { return fmt.Sprintf("%.2f", p.Dollars()*hours) }
 
-// tables returns what people read.
+// tables returns the tables of the report: owners, the bill, commitments if there are any, and the causes of the gap.
 func (r *savingsReport) tables() []table {
 	var owners, gap table
 	owners.add("TODAY BY OWNER", "NODES", "$/H", "$/MONTH", "OF WHICH FEE, ABOUT")
@@ -160,7 +163,7 @@ func (r *savingsReport) tables() []table {
 		owners.add(ownerText(o), fmt.Sprint(o.Nodes), money(o.PerHour, 1), money(o.PerHour, hoursAMonth), money(o.Fee, 1))
 	}
 	if len(r.NotPriced) > 0 {
-		owners.add("no known price", fmt.Sprint(len(r.NotPriced)), "–", "–", named(r.NotPriced))
+		owners.add("no known price", fmt.Sprint(len(r.NotPriced)), "–", "–", nameOrSummary(r.NotPriced))
 	}
 	gap.add("WHY TODAY IS NOT THE LEAST", "$/H", "$/DAY", "BY")
 	for _, p := range r.Gap {
@@ -186,16 +189,17 @@ func (r *savingsReport) tables() []table {
 	return append(out, gap)
 }
 
-// remarks returns what limits the report.
+// remarks returns sentences on what the figures are based on and what they leave out.
 func (r *savingsReport) remarks() []string {
 	out := []string{fmt.Sprintf("region %s, prices of %s, %s that move; no object was changed", r.region, r.prices,
 		sentence.Count(r.Pods, "pod"))}
 	if len(r.NoPool) > 0 {
-		out = append(out, "no NodePool takes these pods; their nodes stay in every figure: "+named(r.NoPool))
+		out = append(out, "no NodePool takes these pods; their nodes stay in every figure: "+nameOrSummary(r.NoPool))
 	}
 	return append(out, "The least is proven for the machines that the NodePools allow. It is no promise.", r.reached.remark(len(r.Nodes)))
 }
 
+// write prints the report as json, html or tables.
 func (r *savingsReport) write(w io.Writer, format string) error {
 	switch format {
 	case "json":
@@ -267,6 +271,7 @@ type savingsPlanUse struct {
 	Used    float64 `json:"used"`
 }
 
+// document returns the report as its JSON.
 func (r *savingsReport) document() savingsDocument {
 	d := savingsDocument{Region: r.region, Today: savingsToday{PerHour: r.Today.Dollars(), ByOwner: []savingsOwner{}},
 		Least: savingsMoney{r.Least.Dollars()}, Commitments: []savingsPlanUse{}, Unknown: append([]string{}, r.NotPriced...),

@@ -52,6 +52,7 @@ func customSchemas() (map[schema.GroupVersionKind]*crdSchema, error) {
 	return out, nil
 }
 
+// newSchema compiles the schema of one version of a definition, with its CEL rules.
 func newSchema(v *apiextensionsv1.CustomResourceDefinitionVersion) (*crdSchema, error) {
 	var internal apiextensions.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema,
@@ -89,6 +90,7 @@ func (s *crdSchema) check(ctx context.Context, d *document) error {
 	return errors.Join(errs...)
 }
 
+// violation returns a violation of the schema as an error with file, line and, where there is one, a hint.
 func (d *document) violation(v *field.Error) error {
 	path := strings.TrimPrefix(v.Field, "<nil>.")
 	text := v.ErrorBody()
@@ -101,7 +103,8 @@ func (d *document) violation(v *field.Error) error {
 	return d.at(d.lineOf(path), "%s %q: %s: %s", d.obj.GetKind(), d.obj.GetName(), path, text)
 }
 
-// hints say how fields are written whose schema is a pattern: few people read those.
+// hints say how to write fields whose schema is a regular expression, because the API server's message shows only the
+// expression.
 var hints = []struct{ suffix, say string }{
 	{".consolidateAfter", "write hours, minutes and seconds, such as 30s, 24h or 1h30m, or Never; there are no days"},
 	{".expireAfter", "write hours, minutes and seconds, such as 24h or 720h, or Never; there are no days"},
@@ -113,7 +116,7 @@ var hints = []struct{ suffix, say string }{
 	{".nodeClassRef.group", "write the group without a version, such as " + awsv1.Group},
 }
 
-// hint says what to write instead, "" where the violation says so itself.
+// hint returns what to write instead, "" where the message of the violation is clear by itself.
 func hint(path string, v *field.Error) string {
 	if v.Type == field.ErrorTypeRequired || strings.Contains(v.Detail, "must be set together") {
 		return ""
@@ -129,4 +132,5 @@ func hint(path string, v *field.Error) string {
 	return ""
 }
 
+// ofWrongType reports whether a violation is about the type of a value.
 func ofWrongType(v *field.Error) bool { return strings.Contains(v.Detail, "must be of type") }

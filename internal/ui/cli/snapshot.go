@@ -27,6 +27,7 @@ Exit code: 0 it is written, 2 the input is wrong.
 
 `
 
+// snapshotFlags are the flags of "karpenter snapshot".
 type snapshotFlags struct {
 	planFlags
 	journalFlags
@@ -35,6 +36,7 @@ type snapshotFlags struct {
 	anonymous  bool
 }
 
+// parseSnapshot reads the flags and arguments of snapshot.
 func parseSnapshot(env Env, args []string) (snapshotFlags, error) {
 	s := snapshotFlags{}
 	fs := flag.NewFlagSet("snapshot", flag.ContinueOnError)
@@ -58,9 +60,10 @@ func parseSnapshot(env Env, args []string) (snapshotFlags, error) {
 	case s.from != "" && !s.controller:
 		return s, errors.New("--journal says where the controller is; give it with --controller")
 	}
-	return s, s.someWorld()
+	return s, s.checkWorld()
 }
 
+// snapshot runs "karpenter snapshot": it writes the question of a plan into a file.
 func snapshot(ctx context.Context, env Env, args []string) (int, error) {
 	s, err := parseSnapshot(env, args)
 	if err != nil {
@@ -84,10 +87,10 @@ func snapshot(ctx context.Context, env Env, args []string) (int, error) {
 	return exitFine, nil
 }
 
-// text is what is written.
+// text returns the snapshot: the controller's own with --controller, else one of files and cluster.
 func (s *snapshotFlags) text(ctx context.Context, env Env) ([]byte, error) {
 	if s.controller {
-		return s.story(ctx, s.kubeconfig, s.anonymous)
+		return s.controllerSnapshot(ctx, s.kubeconfig, s.anonymous)
 	}
 	input, err := s.question(ctx, env)
 	if err != nil {
@@ -121,12 +124,12 @@ func questionOf(w *scenario.World) engine.Question {
 func snapshotObjects(w *scenario.World) *objects {
 	o := &objects{}
 	for _, obj := range w.Objects {
-		o.take(obj)
+		o.add(obj)
 	}
 	return o
 }
 
-// readStory reads a snapshot.
+// readStory reads and parses the file of a snapshot.
 func readStory(file string) (*scenario.Scenario, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/surge"
 )
 
-// readSurge finds out which pods that PodDisruptionBudgets hold can move by a restart of their Deployment. A Deployment that the user may
-// not read is left out.
+// readSurge fills w.Surge: for Deployments with pods that a PodDisruptionBudget holds, whether a restart of the
+// Deployment could move them. A Deployment that the user may not read is left out.
 func readSurge(ctx context.Context, c client.Reader, w *disrupt.World) {
 	var budgets []movable.PDB
 	for b := range cluster.PDBs.All(w.Snap) {

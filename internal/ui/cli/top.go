@@ -40,12 +40,14 @@ CommitmentDiscounts, one line says how much of them is used, what the rest costs
 // topEvery is how long the cluster is left alone before it is read again: whole, which is some work for its API server.
 const topEvery = 5 * time.Second
 
+// topFlags are the flags of "karpenter top".
 type topFlags struct {
 	planFlags
 	once bool
 	sort string
 }
 
+// parseTop reads the flags and arguments of top.
 func parseTop(env Env, args []string) (topFlags, error) {
 	f := topFlags{}
 	fs := flag.NewFlagSet("top", flag.ContinueOnError)
@@ -64,10 +66,10 @@ func parseTop(env Env, args []string) (topFlags, error) {
 	case f.snapshot != "":
 		return f, errors.New("a snapshot holds no pods that run well; give --kubeconfig or -f")
 	}
-	return f, f.someWorld()
+	return f, f.checkWorld()
 }
 
-// showTop shows the fleet, once or until the user quits.
+// showTop runs "karpenter top": it prints the fleet once, or shows it in the terminal until the user quits.
 func showTop(ctx context.Context, env Env, args []string) (int, error) {
 	f, err := parseTop(env, args)
 	if err != nil {
@@ -92,7 +94,8 @@ func showTop(ctx context.Context, env Env, args []string) (int, error) {
 	return exitFine, top.New(first, f.sort, source).Show(ctx, terminal)
 }
 
-// picture reads the cluster and asks what is to be shown of it, with what is said about what was read.
+// picture reads the cluster and returns what is to be shown. Messages that were printed while it was read become
+// remarks, except those of progress, which end in "…".
 func (f *topFlags) picture(ctx context.Context, env Env) (*top.Picture, error) {
 	var said bytes.Buffer
 	env.Err = io.MultiWriter(env.Err, &said)
@@ -109,14 +112,14 @@ func (f *topFlags) picture(ctx context.Context, env Env) (*top.Picture, error) {
 	p := pictureOf(w)
 	p.Commitments = sentence.Commitments(f.books)
 	for line := range strings.Lines(said.String()) {
-		if line = strings.TrimSpace(line); !strings.HasSuffix(line, "…") { // it is not what it was about to do
+		if line = strings.TrimSpace(line); !strings.HasSuffix(line, "…") { // a line of progress ends in it
 			p.Remarks = append(p.Remarks, line)
 		}
 	}
 	return p, nil
 }
 
-// pictureOf is what is shown of a cluster. Who holds back what is what one pass of the planner finds.
+// pictureOf returns what is to be shown of a cluster. One pass of the disruption planner finds what holds nodes back.
 func pictureOf(w *disrupt.World) *top.Picture {
 	rows := new(view.Reader).Read(w.Snap, w.Pools)
 	found, _ := disrupt.Propose(w, disrupt.Memory{})
@@ -144,7 +147,7 @@ func pictureOf(w *disrupt.World) *top.Picture {
 	return p
 }
 
-// detailOf says what is on a node and what keeps it, as karpenter why does.
+// detailOf returns the pods of a node, and what keeps it or the step in which it goes, as karpenter why does.
 func detailOf(w *disrupt.World, node string) top.Detail {
 	row := w.Snap.Node(node)
 	if row == nil {
@@ -162,7 +165,7 @@ func detailOf(w *disrupt.World, node string) top.Detail {
 	return d
 }
 
-// shownPods are pods as the screen shows them, by name.
+// shownPods returns pods as the screen shows them, sorted by namespace and name.
 func shownPods(pods []*cluster.Pod) []top.Pod {
 	var out []top.Pod
 	for _, p := range pods {

@@ -65,7 +65,7 @@ var goneValues = []struct{ from, say, harmless string }{ // harmless "*": any va
 	{"settings.aws", "the chart does not know it", "map[]"},
 }
 
-// convertValues writes the values of an older chart for this one.
+// convertValues runs "karpenter convert --values": it writes the values of an older chart as values of this one.
 func convertValues(env Env, file string) (int, error) {
 	text, err := readValues(env.In, file)
 	if err != nil {
@@ -108,6 +108,7 @@ func convertValues(env Env, file string) (int, error) {
 	return exitFine, nil
 }
 
+// readValues returns the content of a file or of standard input.
 func readValues(in io.Reader, file string) ([]byte, error) {
 	if file == standardInput {
 		return io.ReadAll(in)
@@ -115,7 +116,7 @@ func readValues(in io.Reader, file string) ([]byte, error) {
 	return readRegular(file)
 }
 
-// renameValues moves what has another name. What is given under both names must be the same.
+// renameValues moves values that have another name now. It is an error if both names are given with different values.
 func renameValues(c *generations.Converted) error {
 	var errs []error
 	for _, r := range renamedValues {
@@ -138,7 +139,8 @@ func renameValues(c *generations.Converted) error {
 	return errors.Join(errs...)
 }
 
-// dropValues removes what has no equal and reports whether anything was lost by it.
+// dropValues removes values that have no equal, and adds notes that say what to do. It reports whether anything was
+// lost.
 func dropValues(c *generations.Converted) bool {
 	lost := false
 	for _, g := range goneValues {
@@ -168,7 +170,7 @@ func dropValues(c *generations.Converted) bool {
 	return lost
 }
 
-// plainly writes a value on one line.
+// plainly writes a value on one line, a map with its keys sorted.
 func plainly(value any) string {
 	m, ok := value.(map[string]any)
 	if !ok {
@@ -181,7 +183,7 @@ func plainly(value any) string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// remove takes a value out, and the objects above it that are empty then.
+// remove deletes a value, and then the maps above it that became empty.
 func remove(values map[string]any, path []string) {
 	unstructured.RemoveNestedField(values, path...)
 	for n := len(path) - 1; n > 0; n-- {

@@ -30,7 +30,7 @@ Exit code: 0 the pod runs or has a place, nothing keeps the node; 1 the pod wait
 
 `
 
-// whyFlags are what why is asked.
+// whyFlags are the flags of "karpenter why", and what is sold out.
 type whyFlags struct {
 	planFlags
 	journal               journalFlags
@@ -40,6 +40,8 @@ type whyFlags struct {
 	listed  func(m Market, class *awsv1.EC2NodeClass) (*cloud.Catalog, error) // Env.Catalog, in which soldOut is still on sale
 }
 
+// parseWhy reads the flags of why and the object that is asked about, as "pod NAME", "pod/NAME" or "pod
+// NAMESPACE/NAME".
 func parseWhy(env Env, args []string) (whyFlags, error) {
 	w := whyFlags{}
 	w.journal.leader = env.Leader
@@ -68,10 +70,11 @@ func parseWhy(env Env, args []string) (whyFlags, error) {
 	if namespace, name, ok := strings.Cut(w.name, "/"); ok { // shop/web-1, as Karpenter writes it
 		w.namespace, w.name = namespace, name
 	}
-	return w, w.someWorld()
+	return w, w.checkWorld()
 }
 
-// parseMixed reads flags that stand before, between and after words.
+// parseMixed parses flags that stand before, between and after words, and returns the words. Package flag stops at
+// the first word.
 func parseMixed(fs *flag.FlagSet, args []string) (words []string, err error) {
 	for {
 		if err := fs.Parse(args); err != nil {
@@ -95,7 +98,8 @@ var whyKinds = []struct {
 	{[]string{"nodepool", "nodepools"}, whyPool},
 }
 
-// decided returns the latest records of the journal about an object, if there is one to be read. Without it the answer is as good.
+// decided returns the latest records of the journal about an object. Where the journal cannot be read it prints why
+// and returns nil: the answer does not depend on it.
 func (w *whyFlags) decided(ctx context.Context, env Env, about journal.Object) []journal.Record {
 	if w.journal.from == "" && w.kubeconfig == "" {
 		return nil
@@ -109,7 +113,7 @@ func (w *whyFlags) decided(ctx context.Context, env Env, about journal.Object) [
 	return q.Select(all)
 }
 
-// writeDecided prints it.
+// writeDecided prints what the controller decided; nothing if there are no records.
 func writeDecided(w io.Writer, records []journal.Record) error {
 	if len(records) == 0 {
 		return nil
@@ -118,6 +122,7 @@ func writeDecided(w io.Writer, records []journal.Record) error {
 	return writeRecords(w, records)
 }
 
+// askWhy runs "karpenter why": it calls the function for the kind of object that is asked about.
 func askWhy(ctx context.Context, env Env, args []string) (int, error) {
 	w, err := parseWhy(env, args)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"karpenter.sh/karpenter/internal/core/rollout"
 )
 
-// A nodeEdit takes away what keeps a node.
+// A nodeEdit is an edit that removes what keeps a node.
 type nodeEdit struct {
-	text     string   // what it takes away
+	text     string   // what it removes
 	note     string   // what else is to be said of the reason
 	changed  *objects // the objects without it; nil where no edit of an object shows what would follow
 	commands []string // that make the edit; none where only time or people help
 }
 
-// without returns the edit that takes away what keeps a node.
+// without returns the edit that removes what a refusal is about. It is empty where no edit does.
 func (o *objects) without(r disrupt.Refusal, row *cluster.Node) nodeEdit {
 	switch r.Code {
 	case disrupt.NodeProtected, disrupt.ClaimProtected, disrupt.DoNotConsolidate, disrupt.RepairForbidden:
@@ -66,7 +66,7 @@ func (o *objects) without(r disrupt.Refusal, row *cluster.Node) nodeEdit {
 	return nodeEdit{}
 }
 
-// loosenBudgets puts the usual budget in the place of those that forbid everything, and else lets all nodes go.
+// loosenBudgets replaces budgets of 0 nodes by the usual budget of 10%. If there is none of 0, it allows all nodes.
 func loosenBudgets(d *v1.Disruption) {
 	usual := slices.ContainsFunc(d.Budgets, func(b v1.Budget) bool { return b.Nodes == "0" || b.Nodes == "0%" })
 	d.Budgets = []v1.Budget{{Nodes: "100%"}}
@@ -75,6 +75,7 @@ func loosenBudgets(d *v1.Disruption) {
 	}
 }
 
+// pool returns the NodePool of a name, nil if there is none.
 func (o *objects) pool(name string) *v1.NodePool {
 	for _, p := range o.pools {
 		if p.Name == name {
@@ -84,7 +85,7 @@ func (o *objects) pool(name string) *v1.NodePool {
 	return nil
 }
 
-// withPool edits the disruption of the node's pool.
+// withPool returns an edit of the disruption settings of the node's pool. text says what it removes.
 func (o *objects) withPool(row *cluster.Node, text string, edit func(*v1.Disruption)) nodeEdit {
 	from := o.pool(row.Pool())
 	if from == nil {
@@ -104,7 +105,7 @@ func swapped[T comparable](list []T, from, to T) []T {
 	return out
 }
 
-// withoutAnnotation edits the node and its claim.
+// withoutAnnotation returns the edit that removes an annotation from the node and its claim.
 func (o *objects) withoutAnnotation(row *cluster.Node, key string) nodeEdit {
 	c := *o
 	edit := nodeEdit{text: "the annotation " + key, changed: &c}
@@ -127,7 +128,8 @@ func (o *objects) withoutAnnotation(row *cluster.Node, key string) nodeEdit {
 	return edit
 }
 
-// withoutPodAnnotation edits a pod. What its owner makes in its place has the annotation again, on another node.
+// withoutPodAnnotation returns the edit that removes an annotation from a pod. The pod that replaces it has the
+// annotation again, but on another node.
 func (o *objects) withoutPodAnnotation(key cluster.PodKey, annotation string) nodeEdit {
 	for _, p := range o.pods {
 		if p.Namespace == key.Namespace && p.Name == key.Name {
@@ -142,7 +144,9 @@ func (o *objects) withoutPodAnnotation(key cluster.PodKey, annotation string) no
 	return nodeEdit{}
 }
 
-// withoutPDB edits the budget that holds a pod: from then on one pod at a time may go. A pod under several budgets goes when one is left.
+// withoutPDB returns the edit of the PodDisruptionBudget that holds a pod: from then on one pod at a time may go. If
+// the refusal names no budget, the pod has several, under which no pod can be evicted; the edit then deletes the
+// first of them.
 func (o *objects) withoutPDB(r disrupt.Refusal) nodeEdit {
 	c := *o
 	name := r.Name[strings.LastIndex(r.Name, "/")+1:]
@@ -165,7 +169,8 @@ func (o *objects) withoutPDB(r disrupt.Refusal) nodeEdit {
 	return edit
 }
 
-// loosen returns the command after which a budget lets one pod at a time go, beside those that are not ready.
+// loosen returns the command that edits a budget so that one pod at a time may go, in addition to those that are not
+// ready.
 func loosen(b *policyv1.PodDisruptionBudget) string {
 	one := intstr.FromInt32(max(1, b.Status.ExpectedPods-b.Status.CurrentHealthy+1))
 	to := b.DeepCopy()
@@ -173,7 +178,7 @@ func loosen(b *policyv1.PodDisruptionBudget) string {
 	return patchCommand("pdb", b, to)
 }
 
-// covers reports whether a budget is about a pod.
+// covers reports whether the selector of a budget matches a pod.
 func covers(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod, key cluster.PodKey) bool {
 	s, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 	return err == nil && b.Namespace == key.Namespace && slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
@@ -181,7 +186,7 @@ func covers(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod, key cluster.Pod
 	})
 }
 
-// resumed ends the pause of a pool, or of the cluster if the name is empty.
+// resumed returns the edit that ends the pause of a pool, or of the cluster if the name is empty.
 func (o *objects) resumed(pool string) nodeEdit {
 	c := *o
 	edit := nodeEdit{text: "the pause", changed: &c, commands: []string{"karpenter resume"}}
@@ -203,7 +208,7 @@ func (o *objects) resumed(pool string) nodeEdit {
 	return edit
 }
 
-// approval names the plan that holds the node until a user decides.
+// approval returns the command that approves the DisruptionPlan in which the node waits.
 func (o *objects) approval(row *cluster.Node) nodeEdit {
 	for _, plan := range o.plans {
 		if !plan.Open() || row.Claim == nil {
@@ -219,7 +224,8 @@ func (o *objects) approval(row *cluster.Node) nodeEdit {
 	return nodeEdit{}
 }
 
-// startupTaints names the taints that keep a node from being initialised.
+// startupTaints returns a note on the startup taints that keep a node from being initialised, and the commands that
+// remove them.
 func startupTaints(row *cluster.Node) nodeEdit {
 	if row.Node == nil || row.Claim == nil {
 		return nodeEdit{}
@@ -237,7 +243,8 @@ func startupTaints(row *cluster.Node) nodeEdit {
 	return edit
 }
 
-// drained names what keeps the pods of a node that is being removed.
+// drained returns a note on what holds the pods of a node that is being removed, and the commands that let them go.
+// The note names the first pod only.
 func (o *objects) drained(row *cluster.Node) nodeEdit {
 	var edit nodeEdit
 	for _, p := range o.pods {

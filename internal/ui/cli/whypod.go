@@ -22,7 +22,7 @@ const (
 	podGated  = "gated"  // its scheduling gates keep it from every scheduler
 	podEnded  = "ended"  // it has run to its end, or is being deleted
 	podPlaced = "placed" // it waits, and the plan has a place for it
-	podWaits  = "waits"  // it waits, and no place is to be had
+	podWaits  = "waits"  // it waits, and the plan has no place for it
 )
 
 // A podAnswer is the answer of "why pod". Its JSON is documented and is stable.
@@ -83,6 +83,8 @@ type placeAnswer struct {
 	Pods         int     `json:"pods,omitempty"`
 }
 
+// whyPod answers "karpenter why pod". It plans, and if the pod has no place, it searches for changes that give it
+// one.
 func whyPod(ctx context.Context, env Env, w whyFlags) (int, error) {
 	w.lone = true
 	o, input, err := w.world(ctx, &env)
@@ -126,7 +128,8 @@ func whyPod(ctx context.Context, env Env, w whyFlags) (int, error) {
 	return exitFine, nil
 }
 
-// world reads what the answer rests on. Of a snapshot there are no objects.
+// world reads what the answer is based on, and takes sold-out offerings out of env.Catalog. The objects are nil for a
+// snapshot.
 func (w *whyFlags) world(ctx context.Context, env *Env) (*objects, engine.Question, error) {
 	if w.snapshot != "" {
 		in, err := w.question(ctx, *env)
@@ -141,6 +144,7 @@ func (w *whyFlags) world(ctx context.Context, env *Env) (*objects, engine.Questi
 	return o, in, err
 }
 
+// stateOf returns the state of a pod before any planning.
 func stateOf(snap *cluster.Snapshot, p *cluster.Pod) string {
 	switch {
 	case p.NodeName != "":
@@ -153,12 +157,14 @@ func stateOf(snap *cluster.Snapshot, p *cluster.Pod) string {
 	return podWaits
 }
 
+// newPodAnswer returns an answer with empty lists, which JSON writes as [] and not as null.
 func newPodAnswer(p *cluster.Pod) *podAnswer {
 	return &podAnswer{Kind: "pod", Namespace: p.Namespace, Name: p.Name, Node: p.NodeName, Complete: true,
 		Reasons: []ruleAnswer{}, Existing: []ruleAnswer{}, Pools: []poolAnswer{}, Cures: []cureAnswer{}}
 }
 
-// read takes over what the engine found.
+// read copies the answer of the engine: the place of the pod, or what rules out each pool and the changes that help.
+// Pools that are idle because of their class get a rule of their own.
 func (a *podAnswer) read(in engine.Question, found why.Answer, idle map[string]idlePool) {
 	a.Complete = found.Complete
 	if found.Place != nil {
@@ -204,7 +210,7 @@ func newPlaceAnswer(p *why.Place) *placeAnswer {
 // classNotReady is the code of pools whose node class is missing or cannot be used.
 const classNotReady = "NodeClassNotReady"
 
-// changeText says what to do.
+// changeText returns the sentence that says what to change.
 func changeText(c why.Change, idle map[string]idlePool) string {
 	switch c.Kind {
 	case why.MendClass:
@@ -239,15 +245,15 @@ func changeText(c why.Change, idle map[string]idlePool) string {
 	case why.FreePort:
 		return fmt.Sprintf("do without the pod's host port %s", c.Key)
 	case why.LowerRequest:
-		return fmt.Sprintf("let the pod ask for %s of %s at most, instead of %s", decimal(c.Value), c.Key, decimal(c.Was))
+		return fmt.Sprintf("let the pod ask for %s of %s at most, instead of %s", plainQuantity(c.Value), c.Key, plainQuantity(c.Was))
 	case why.FreeVolume:
 		return fmt.Sprintf("move the volume of claim %s to where the pod may run", c.Key)
 	}
 	return string(c.Kind)
 }
 
-// decimal writes thousandths of many as people do: 379.687, not 379687m.
-func decimal(quantity string) string {
+// plainQuantity writes a quantity of 1000m or more without the suffix: 379.687, not 379687m.
+func plainQuantity(quantity string) string {
 	milli, thousandths := strings.CutSuffix(quantity, "m")
 	n, err := strconv.ParseInt(milli, 10, 64)
 	if !thousandths || err != nil || n < 1000 {
@@ -256,12 +262,13 @@ func decimal(quantity string) string {
 	return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64)
 }
 
-// signed is a difference in dollars, with its sign first.
+// signed writes a difference in dollars with its sign first.
 func signed(dollars float64) string {
 	text := fmt.Sprintf("%+.4f", dollars)
 	return text[:1] + "$" + text[1:]
 }
 
+// write prints the answer as json or text.
 func (a *podAnswer) write(w io.Writer, format string) error {
 	if format == "json" {
 		return writeJSON(w, a)
@@ -289,6 +296,7 @@ func (a *podAnswer) write(w io.Writer, format string) error {
 	return writeDecided(w, a.History)
 }
 
+// String returns the place as part of a sentence.
 func (p *placeAnswer) String() string {
 	if p.Node != "" {
 		return "node " + p.Node + ", which is there or on its way"
@@ -319,7 +327,7 @@ func (a *podAnswer) table(w io.Writer) error {
 			name += ", " + sentence.Count(p.Types, "type")
 		}
 		for i, r := range p.Rules {
-			fmt.Fprintf(t, "%s\t%s\t%s\n", onFirst(i, name), number(r.RuledOut), r.Text)
+			fmt.Fprintf(t, "%s\t%s\t%s\n", onFirst(i, name), ruledOutText(r.RuledOut), r.Text)
 		}
 		if len(p.Rules) == 0 {
 			fmt.Fprintf(t, "%s\t\t%s\n", name, "not asked")
@@ -331,11 +339,11 @@ func (a *podAnswer) table(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return a.help(w)
+	return a.writeCures(w)
 }
 
-// rest is how many types no rule was asked about: the pool's own requirements leave them out, or they are not sold.
-// 0 where rules speak of all.
+// rest returns how many types no rule rules out: the pool's own requirements leave them out, or they are not sold. It
+// is 0 if a rule speaks of all types or if there are no rules.
 func (p *poolAnswer) rest() int {
 	rest := p.Types
 	for _, r := range p.Rules {
@@ -358,16 +366,16 @@ func onFirst(i int, name string) string {
 	return name
 }
 
-// number writes how many candidates a rule ruled out; 0 stands for all of them.
-func number(n int) string {
+// ruledOutText returns how many candidates a rule ruled out, as text; 0 means all of them.
+func ruledOutText(n int) string {
 	if n == 0 {
 		return "all"
 	}
 	return fmt.Sprint(n)
 }
 
-// help prints what would give the pod a place.
-func (a *podAnswer) help(w io.Writer) error {
+// writeCures prints the changes that would give the pod a place, with their commands.
+func (a *podAnswer) writeCures(w io.Writer) error {
 	switch {
 	case len(a.Cures) == 0 && a.Complete:
 		fmt.Fprintln(w, "\nNo change of a pool or of the pod, nor three of them together, gives it a place.")

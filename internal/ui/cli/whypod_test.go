@@ -8,7 +8,7 @@ import (
 
 func TestAmountsAreWrittenAsPeopleDo(t *testing.T) {
 	for quantity, want := range map[string]string{"379687m": "379.687", "1500m": "1.5", "937m": "937m", "2": "2", "1Gi": "1Gi", "3000m": "3", "": "", "1.5m": "1.5m"} {
-		if got := decimal(quantity); got != want {
+		if got := plainQuantity(quantity); got != want {
 			t.Errorf("%q is written %q, want %q", quantity, got, want)
 		}
 	}
@@ -46,7 +46,7 @@ func TestTypesThatAPoolDoesNotAskFor(t *testing.T) {
 
 func TestPodsThatCannotRunAreNamed(t *testing.T) {
 	for want, pods := range map[string][]string{"w-huge": {"default/w-huge"}, "shop/db-0": {"shop/db-0"}, "web ×2": {"default/web-1", "default/web-2"}} {
-		if got := named(pods); got != want {
+		if got := nameOrSummary(pods); got != want {
 			t.Errorf("%q are called %q, want %q", pods, got, want)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// changes are what is different in a picture from the one before. What is nil is as it was.
+// changes are the differences between a picture and the one before. A nil field has not changed.
 type changes struct {
 	Head      *heading        `json:"head,omitempty"`
 	Put       []shownNode     `json:"put,omitempty"`  // nodes that came or changed
@@ -18,11 +18,12 @@ type changes struct {
 	Costs     []moment        `json:"costs,omitempty"`     // new ones
 }
 
-// diff compares two pictures.
+// diff returns what is different in picture is from picture was. Decisions and costs only grow, so it returns the new
+// ones.
 func diff(was, is *picture) changes {
 	c := changes{
-		Head: changed(&was.Head, &is.Head), Waiting: changed(&was.Waiting, &is.Waiting), Promised: changed(&was.Promised, &is.Promised),
-		Steps: changed(&was.Steps, &is.Steps), Held: changed(&was.Held, &is.Held),
+		Head: ifChanged(&was.Head, &is.Head), Waiting: ifChanged(&was.Waiting, &is.Waiting),
+		Promised: ifChanged(&was.Promised, &is.Promised), Steps: ifChanged(&was.Steps, &is.Steps), Held: ifChanged(&was.Held, &is.Held),
 	}
 	c.Put, c.Gone = nodeChanges(was.Nodes, is.Nodes)
 	var seq uint64
@@ -48,14 +49,16 @@ func diff(was, is *picture) changes {
 	return c
 }
 
-func changed[T any](was, is *T) *T {
+// ifChanged returns is if it differs from was, else nil.
+func ifChanged[T any](was, is *T) *T {
 	if reflect.DeepEqual(was, is) {
 		return nil
 	}
 	return is
 }
 
-// nodeChanges walks two lists that are sorted by name.
+// nodeChanges returns the nodes that are new or changed, and the names of those that are gone. Both lists are sorted
+// by name.
 func nodeChanges(was, is []shownNode) (put []shownNode, gone []string) {
 	for len(was) > 0 || len(is) > 0 {
 		switch {

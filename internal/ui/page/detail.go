@@ -53,7 +53,7 @@ const (
 	mostAbout = 30
 )
 
-// detail answers with what a viewer asks about: /picture?node=NAME, or /picture?pod=NAMESPACE/NAME for the node of that pod.
+// detail serves the details of one node: /picture?node=NAME, or /picture?pod=NAMESPACE/NAME for the node of that pod.
 func (s *Service) detail(w http.ResponseWriter, r *http.Request) {
 	snap := s.Store.Snapshot()
 	name := r.URL.Query().Get("node")
@@ -75,7 +75,7 @@ func (s *Service) detail(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(encode(describe(n, s.Verdicts.View().Kept, s.Journal)))
 }
 
-// describe collects what is known of a node.
+// describe collects what is known of a node. Reasons that users can change come first, decisions newest first.
 func describe(n *cluster.Node, kept []disrupt.Refusal, j *journal.Journal) nodeDetail {
 	d := nodeDetail{Name: n.Name, Claim: n.Claim.Name, Created: n.Claim.CreationTimestamp.Time,
 		Stays: []string{}, Conditions: []shownCondition{}, Pods: []shownPod{}, Decisions: []decision{}}

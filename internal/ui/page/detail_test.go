@@ -96,7 +96,7 @@ func TestTheSeriesLosesNoEvents(t *testing.T) {
 		"one after the other":      {s[:3], s[3:5], 5},
 		"what overlaps is no more": {s[:5], s[3:6], 6},
 	} {
-		if got := tc.newer.before(tc.older); len(got) != tc.want {
+		if got := tc.newer.withOlder(tc.older); len(got) != tc.want {
 			t.Errorf("%s: %d points, want %d", name, len(got), tc.want)
 		}
 	}

@@ -23,10 +23,10 @@ import (
 	"karpenter.sh/karpenter/internal/history/journal"
 )
 
-// input is what a picture is made of.
+// An input is what a picture is made of.
 type input struct {
 	Snap    *cluster.Snapshot
-	Pools   map[string]engine.Pool // what they know of prices
+	Pools   map[string]engine.Pool // for the prices in their catalogues
 	Rows    []view.Row
 	Verdict board.View
 	Records []journal.Record // the newest, the oldest of them first
@@ -38,7 +38,7 @@ type input struct {
 	Commitments string
 }
 
-// A picture is what the page shows. Its JSON is between the page and its own script.
+// A picture is what the page shows. Its JSON is read only by the page's own script.
 type picture struct {
 	Head      heading        `json:"head"`
 	Nodes     []shownNode    `json:"nodes"`
@@ -50,12 +50,12 @@ type picture struct {
 	Costs     []moment       `json:"costs"`
 }
 
-// A heading is what stands above.
+// A heading is the top of the page.
 type heading struct {
 	Notice  string     `json:"notice,omitempty"` // why less is shown than there could be
 	Leading bool       `json:"leading"`
 	Nodes   int        `json:"nodes"`
-	Others  int        `json:"others"` // nodes that are not ours
+	Others  int        `json:"others"` // nodes that Karpenter did not launch
 	Pods    int        `json:"pods"`
 	Waiting int        `json:"waiting"`
 	PerHour float64    `json:"perHour"`
@@ -189,17 +189,17 @@ const (
 	mostDecisions = 300
 )
 
-// draw makes the picture.
+// draw returns the picture of an input. Long lists are cut after the heading has counted all of them.
 func draw(in input) picture {
 	p := picture{Costs: in.Costs, Decisions: decisions(in.Records), Steps: steps(in)}
 	kept := view.Weightiest(in.Verdict.Kept)
 	p.Nodes = make([]shownNode, 0, len(in.Rows))
 	for _, r := range in.Rows {
-		p.Nodes = append(p.Nodes, node(in, r, kept[r.Machine.Claim]))
+		p.Nodes = append(p.Nodes, newShownNode(in, r, kept[r.Machine.Claim]))
 	}
 	p.Waiting, p.Promised = waiting(in)
 	p.Held = held(in)
-	p.Head = head(in, p.Nodes)
+	p.Head = newHeading(in, p.Nodes)
 	for i := range p.Waiting {
 		p.Head.Waiting += p.Waiting[i].Count
 	}
@@ -213,14 +213,16 @@ func draw(in input) picture {
 
 const gib = 1 << 30
 
+// share returns a share in another unit, rounded.
 func share(s view.Share, unit float64) shownShare {
 	return shownShare{round(s.Used / unit), round(s.All / unit)}
 }
 
-// round leaves what people read: sums of requests have digits without use.
+// round rounds to four digits after the point. Sums of requests have more digits than people read.
 func round(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 
-func node(in input, r view.Row, kept *disrupt.Refusal) shownNode {
+// newShownNode returns a node as the page shows it, with its marks and what keeps it (kept, nil for nothing).
+func newShownNode(in input, r view.Row, kept *disrupt.Refusal) shownNode {
 	m := r.Machine
 	n := shownNode{
 		Name: m.Name, Claim: m.Claim, Pool: m.Pool, Type: m.Type, Zone: m.Zone, CapacityType: m.CapacityType, PerHour: m.Price.Dollars(),
@@ -242,7 +244,7 @@ func node(in input, r view.Row, kept *disrupt.Refusal) shownNode {
 	return n
 }
 
-// waiting sorts the pods that wait by whether they have a place.
+// waiting groups the pods that wait: those without a place by owner and reason, those with a seat by owner and node.
 func waiting(in input) ([]shownWaiting, []promised) {
 	type reason struct{ owner, why string }
 	type place struct{ owner, target string }
@@ -256,10 +258,10 @@ func waiting(in input) ([]shownWaiting, []promised) {
 				g = promise(in.Snap, by, plan)
 				places[k] = g
 			}
-			g.Pods, g.Count = name(g.Pods, p), g.Count+1
+			g.Pods, g.Count = appendName(g.Pods, p), g.Count+1
 			continue
 		}
-		k := reason{by, why(in, p)}
+		k := reason{by, refusalText(in, p)}
 		g := groups[k]
 		if g == nil {
 			g = &shownWaiting{Owner: by, Why: k.why, Since: p.Created}
@@ -268,7 +270,7 @@ func waiting(in input) ([]shownWaiting, []promised) {
 		if p.Created.Before(g.Since) {
 			g.Since = p.Created
 		}
-		g.Pods, g.Count = name(g.Pods, p), g.Count+1
+		g.Pods, g.Count = appendName(g.Pods, p), g.Count+1
 	}
 	wait := sorted(groups, func(a, b *shownWaiting) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Why, b.Why))
@@ -276,6 +278,7 @@ func waiting(in input) ([]shownWaiting, []promised) {
 	return wait, sorted(places, func(a, b *promised) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Owner, b.Owner)) })
 }
 
+// promise returns an empty group for pods of one owner that wait for the node of a seat.
 func promise(snap *cluster.Snapshot, by string, plan cluster.Seat) *promised {
 	g := &promised{Owner: by, Node: plan.Target, Since: plan.At}
 	if n := snap.Target(plan.Target); n != nil {
@@ -284,6 +287,7 @@ func promise(snap *cluster.Snapshot, by string, plan cluster.Seat) *promised {
 	return g
 }
 
+// sorted returns the values of a map in the order of by.
 func sorted[K comparable, V any](groups map[K]*V, by func(a, b *V) int) []V {
 	out := make([]V, 0, len(groups))
 	for _, g := range slices.SortedFunc(maps.Values(groups), by) {
@@ -292,16 +296,16 @@ func sorted[K comparable, V any](groups map[K]*V, by func(a, b *V) int) []V {
 	return out
 }
 
-// name adds a pod to the first few.
-func name(pods []string, p *cluster.Pod) []string {
+// appendName adds the name of a pod to a list, up to mostNamed names.
+func appendName(pods []string, p *cluster.Pod) []string {
 	if len(pods) >= mostNamed {
 		return pods
 	}
 	return append(pods, p.Namespace+"/"+p.Name)
 }
 
-// why says why a pod has no place, as its events do.
-func why(in input, p *cluster.Pod) string {
+// refusalText returns why a pod has no place, in the words of its events.
+func refusalText(in input, p *cluster.Pod) string {
 	switch text := in.Verdict.Refused[p.UID]; {
 	case text != "":
 		return text
@@ -313,7 +317,8 @@ func why(in input, p *cluster.Pod) string {
 	return "no plan has been made for it yet"
 }
 
-// steps lists what was decided: what waits or is under way, then what waits for approval.
+// steps lists the steps that were decided: first those that wait or are carried out, then those that wait for
+// approval.
 func steps(in input) []step {
 	out := []step{}
 	for _, s := range view.Steps(in.Snap, in.Verdict.Steps) {
@@ -323,7 +328,7 @@ func steps(in input) []step {
 	return out
 }
 
-// held says who holds back what.
+// held lists what owners, pools and people hold back.
 func held(in input) []shownHeld {
 	out := []shownHeld{}
 	for _, h := range view.HeldBack(in.Snap, in.Rows, in.Verdict.Disruption) {
@@ -333,6 +338,7 @@ func held(in input) []shownHeld {
 	return out
 }
 
+// decisions returns records of the journal as the page shows them.
 func decisions(records []journal.Record) []decision {
 	out := make([]decision, 0, len(records))
 	for i := range records {
@@ -343,12 +349,13 @@ func decisions(records []journal.Record) []decision {
 	return out
 }
 
-// head adds up.
-func head(in input, nodes []shownNode) heading {
+// newHeading adds up the nodes for the heading, in all and by pool. A notice says why less is shown than there could
+// be.
+func newHeading(in input, nodes []shownNode) heading {
 	h := heading{
 		Leading: in.Leading, Nodes: len(nodes), Others: in.Snap.NodeCount() - len(nodes), Pods: in.Snap.PodCount(),
 		Commitments: in.Commitments,
-		Movable:     in.Verdict.Before.Dollars(), Target: in.Verdict.Target.Dollars(), Plan: plan(in.Plan),
+		Movable:     in.Verdict.Before.Dollars(), Target: in.Verdict.Target.Dollars(), Plan: newShownPlan(in.Plan),
 		Failed: failures(in.Records, in.Now),
 	}
 	for f := range in.Snap.FailedFeeds() {
@@ -364,7 +371,7 @@ func head(in input, nodes []shownNode) heading {
 	}
 	pools := map[string]*shownPool{}
 	for p := range cluster.Pools.All(in.Snap) {
-		pools[p.Name] = pool(in, p)
+		pools[p.Name] = newShownPool(in, p)
 	}
 	for i := range nodes {
 		n := &nodes[i]
@@ -398,7 +405,8 @@ func head(in input, nodes []shownNode) heading {
 	return h
 }
 
-func pool(in input, p *v1.NodePool) *shownPool {
+// newShownPool returns a NodePool without its nodes: whether it is paused or not ready.
+func newShownPool(in input, p *v1.NodePool) *shownPool {
 	out := &shownPool{Name: p.Name}
 	if h, halted := paused.Of(in.Snap, p.Name, in.Now); halted {
 		out.Paused = sentence.Halt(h)
@@ -409,14 +417,15 @@ func pool(in input, p *v1.NodePool) *shownPool {
 	return out
 }
 
-func plan(r *journal.Record) *shownPlan {
+// newShownPlan returns a plan as the page shows it; nil for nil.
+func newShownPlan(r *journal.Record) *shownPlan {
 	if r == nil {
 		return nil
 	}
 	return &shownPlan{At: r.At, Price: r.PricePerHour, Cost: r.CostPerHour, Bound: r.BoundPerHour}
 }
 
-// failures groups the launches that failed within the last hour by their reason.
+// failures groups the launches that the cloud refused within the last hour by their reason, the newest reason first.
 func failures(records []journal.Record, now time.Time) []failure {
 	var out []failure
 	for _, r := range slices.Backward(records) {

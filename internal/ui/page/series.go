@@ -14,7 +14,7 @@ import (
 	"karpenter.sh/karpenter/internal/history/journal"
 )
 
-// A moment describes the fleet at one moment, and what happened since the point before.
+// A moment describes the fleet at one time, and what happened since the moment before.
 type moment struct {
 	At      time.Time `json:"at"`
 	PerHour float64   `json:"perHour"`
@@ -32,8 +32,8 @@ type moment struct {
 	Paused      int `json:"paused,omitempty"`      // NodePools whose voluntary disruption is paused
 }
 
-// A series holds points, the oldest first: all of the last hour, a point in five minutes of the last day, a point in half an hour of
-// the last week.
+// A series holds moments, the oldest first. It keeps all moments of the last hour, one in five minutes of the last
+// day, and one in half an hour of the last week.
 type series []moment
 
 const (
@@ -45,7 +45,7 @@ const (
 	week      = 7 * day
 )
 
-// next returns the time of the next point.
+// next returns when the next moment is due; the zero time if there is none yet.
 func (s series) next() time.Time {
 	if len(s) == 0 {
 		return time.Time{}
@@ -53,7 +53,8 @@ func (s series) next() time.Time {
 	return s[len(s)-1].At.Add(costEvery)
 }
 
-// add returns the series with another point. A point that is thinned out leaves its events to the next point that stays.
+// add returns the series with another moment, and leaves out old ones as series says. The events of a moment that is
+// left out are added to the next moment that stays.
 func (s series) add(p moment) series {
 	out := make(series, 0, len(s)+1)
 	var left moment
@@ -67,19 +68,19 @@ func (s series) add(p moment) series {
 		case age >= hour:
 			gap = coarse
 		}
-		old.count(left)
+		old.addEvents(left)
 		if gap > 0 && len(out) > 0 && i+1 < len(s) && s[i+1].At.Sub(out[len(out)-1].At) <= gap {
 			left = old
 			continue
 		}
 		left, out = moment{}, append(out, old)
 	}
-	p.count(left)
+	p.addEvents(left)
 	return append(out, p)
 }
 
-// count adds the events of another point. A pause that lies between two points belongs to the later one.
-func (p *moment) count(o moment) {
+// addEvents adds the events of another moment. Of paused pools it keeps the larger number.
+func (p *moment) addEvents(o moment) {
 	p.Launched += o.Launched
 	p.Steps += o.Steps
 	p.Interrupted += o.Interrupted
@@ -87,8 +88,8 @@ func (p *moment) count(o moment) {
 	p.Paused = max(p.Paused, o.Paused)
 }
 
-// before returns the points of older that lie before those of s, followed by s.
-func (s series) before(older series) series {
+// withOlder returns the moments of older that are before those of s, followed by s.
+func (s series) withOlder(older series) series {
 	if len(s) > 0 {
 		if i := slices.IndexFunc(older, func(p moment) bool { return !p.At.Before(s[0].At) }); i >= 0 {
 			older = older[:i]
@@ -97,7 +98,7 @@ func (s series) before(older series) series {
 	return append(slices.Clone(older), s...)
 }
 
-// point describes the fleet now. fresh are the records since the last point.
+// point returns the moment of an input. fresh are the journal's records since the last moment.
 func point(in input, fresh []journal.Record) moment {
 	p := moment{At: in.Now, Nodes: len(in.Rows), Pods: in.Snap.PodCount()}
 	for _, r := range in.Rows {
@@ -142,9 +143,10 @@ func point(in input, fresh []journal.Record) moment {
 	return p
 }
 
-// guessed reports whether spot prices are not known yet, and sets the prices of spot machines to unknown then. Providers take the
-// on-demand price meanwhile, which would look like a peak of the cost.
-func guessed(rows []view.Row, pools map[string]engine.Pool) bool {
+// clearGuessedPrices reports whether spot prices are not known yet: all spot machines have exactly the on-demand
+// price, which providers use meanwhile. It then sets these prices to 0 (unknown), because they would look like a peak
+// of the cost.
+func clearGuessedPrices(rows []view.Row, pools map[string]engine.Pool) bool {
 	spot := 0
 	for i := range rows {
 		m := &rows[i].Machine

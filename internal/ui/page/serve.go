@@ -41,7 +41,7 @@ const (
 	firstPictureTime = 20 * time.Second
 	// heartbeatInterval is how often a viewer hears that nothing has changed.
 	heartbeatInterval = 15 * time.Second
-	// answerTime is how long one answer lasts. Viewers ask again, and are asked again who they are.
+	// answerTime is how long one stream lasts. Viewers then connect again, and have to authenticate again.
 	answerTime = 5 * time.Minute
 	// mostManifests is how long the manifests of a preview may be.
 	mostManifests = 256 << 10
@@ -51,16 +51,20 @@ const (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri " +
 	"'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Open serves the page to everybody who reaches it, by a name of this machine: what another site's name leads to is not for its scripts.
+// Open serves the page without a login, only to requests that name this machine as their host (localhost). Else the
+// script of another site, whose name leads to this machine, could read it.
 func (s *Service) Open() http.Handler {
 	return harden(local(s.handler(func(h http.Handler) http.Handler { return h })))
 }
 
-// Guarded serves the picture to whom guard lets through. What shows it says nothing, and is for everybody.
+// Guarded serves the picture and the preview to whom guard lets through. The files of the page hold no data of the
+// cluster, so everybody gets them.
 func (s *Service) Guarded(guard func(http.Handler) http.Handler) http.Handler {
 	return harden(s.handler(guard))
 }
 
+// handler returns the routes: the picture, the preview and the files of the page. guard protects the first two. A
+// preview needs the right to read the picture, so guard sees it as GET /picture.
 func (s *Service) handler(guard func(http.Handler) http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(Path, guard(s.picture()))
@@ -82,12 +86,13 @@ func (s *Service) handler(guard func(http.Handler) http.Handler) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", file.kind)
-		_, _ = w.Write(text) // who has gone reads no error
+		_, _ = w.Write(text) // an error means that the viewer has gone
 	})
 	return mux
 }
 
-// harden sets what every answer has, and refuses what does not only read.
+// harden sets security headers on every answer. It refuses methods other than GET and HEAD (POST for the preview),
+// and requests that scripts of other sites send.
 func harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
@@ -115,8 +120,8 @@ func harden(next http.Handler) http.Handler {
 	})
 }
 
-// local refuses requests that were sent to a name that is not one of this machine: a site whose name was made to
-// lead here would read along.
+// local refuses requests whose Host is not this machine. A site whose name was pointed at this machine (DNS
+// rebinding) could otherwise read the page.
 func local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLocal(r.Host) {
@@ -127,6 +132,7 @@ func local(next http.Handler) http.Handler {
 	})
 }
 
+// isLocal reports whether the host of a request, with or without port, is a loopback name or address.
 func isLocal(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -134,7 +140,7 @@ func isLocal(host string) bool {
 	return Loopback(strings.Trim(host, "[]"))
 }
 
-// Loopback reports whether a host is reached from its own machine only.
+// Loopback reports whether a host can be reached from its own machine only.
 func Loopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -143,7 +149,8 @@ func Loopback(host string) bool {
 	return err == nil && at.IsLoopback()
 }
 
-// picture answers with the present picture, or with all that come: to clients that accept text/event-stream.
+// picture serves the present picture, or all pictures as they come to clients that accept text/event-stream. With a
+// query it serves the details of a node.
 func (s *Service) picture() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery != "" {
@@ -179,7 +186,8 @@ func (s *Service) picture() http.Handler {
 	})
 }
 
-// preview answers what the pods of the manifests in a request would lead to. It changes nothing.
+// preview serves what the pods of the manifests in a request would lead to. It changes nothing. Only one preview runs
+// at a time.
 func (s *Service) preview(w http.ResponseWriter, r *http.Request) {
 	// A form of another site, which asks nothing before it posts, cannot send this type.
 	if r.Header.Get("Content-Type") != "application/yaml" {
@@ -195,7 +203,7 @@ func (s *Service) preview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.previewing.Unlock()
-	// A viewer who sends slowly keeps others from it no longer than one who reads slowly. Recorders of tests have no deadlines.
+	// A viewer who sends slowly must not block previews of others for longer than viewerTime. Recorders of tests have no deadlines.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(viewerTime))
 	manifests, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostManifests))
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
@@ -211,12 +219,12 @@ func (s *Service) preview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(report) // who has gone reads no error
+	_, _ = w.Write(report) // an error means that the viewer has gone
 }
 
-// once writes the present picture.
+// once writes the present picture, or an error if there is none within firstPictureTime.
 func (s *Service) once(r *http.Request, out *writer) error {
-	f, _ := s.after(r.Context(), 0, firstPictureTime)
+	f, _ := s.frameAfter(r.Context(), 0, firstPictureTime)
 	if f == nil {
 		out.to.Header().Del("Content-Encoding")
 		out.zip = nil
@@ -226,14 +234,15 @@ func (s *Service) once(r *http.Request, out *writer) error {
 	return out.write(f.whole())
 }
 
-// stream writes pictures as they come: the first one whole, then what has changed, and again a whole one to whom changes were missed.
+// stream writes pictures as they come until answerTime is over: the first one whole, then only changes. A viewer that
+// missed a frame gets a whole picture again.
 func (s *Service) stream(r *http.Request, out *writer) error {
 	until := time.Now().Add(answerTime)
 	if err := out.write([]byte(": hello\n\n")); err != nil {
 		return err
 	}
 	for seen := uint64(0); time.Now().Before(until); {
-		f, over := s.after(r.Context(), seen, heartbeatInterval)
+		f, over := s.frameAfter(r.Context(), seen, heartbeatInterval)
 		var err error
 		switch {
 		case over:
@@ -254,7 +263,8 @@ func (s *Service) stream(r *http.Request, out *writer) error {
 	return nil
 }
 
-// since is the changes for a viewer that saw another frame last, or none.
+// since returns the event for a viewer whose last frame was number seen, 0 for none: the changes if it missed
+// nothing, else the picture.
 func (f *frame) since(seen uint64) (event string, data []byte) {
 	if f.seq == seen+1 && f.changes != nil { // the first one has none
 		return "changes", f.changes
@@ -269,6 +279,7 @@ type writer struct {
 	zip     *gzip.Writer // nil for a viewer that does not understand it
 }
 
+// newWriter returns a writer for one viewer.
 func newWriter(w http.ResponseWriter, r *http.Request) *writer {
 	out := &writer{to: w, control: http.NewResponseController(w)}
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
@@ -278,6 +289,7 @@ func newWriter(w http.ResponseWriter, r *http.Request) *writer {
 	return out
 }
 
+// write writes parts to the viewer and flushes. It fails if that takes longer than viewerTime.
 func (o *writer) write(parts ...[]byte) error {
 	if err := o.control.SetWriteDeadline(time.Now().Add(viewerTime)); err != nil {
 		return fmt.Errorf("limit the time of a viewer: %w", err)
@@ -301,6 +313,6 @@ func (o *writer) write(parts ...[]byte) error {
 
 func (o *writer) close() {
 	if o.zip != nil {
-		_ = o.zip.Close() // an error is one of the reader, who has gone
+		_ = o.zip.Close() // an error means that the viewer has gone
 	}
 }

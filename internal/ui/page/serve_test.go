@@ -370,7 +370,7 @@ func TestWhoMissedChangesGetsThePictureAgain(t *testing.T) {
 		w.node(fmt.Sprint("n", i))
 		s.turn(t.Context(), noon.Add(time.Duration(i)*time.Second))
 	}
-	f, _ := s.after(t.Context(), 1, time.Second)
+	f, _ := s.frameAfter(t.Context(), 1, time.Second)
 	if f == nil || f.seq != 3 {
 		t.Fatalf("got %+v, want the third", f)
 	}
@@ -597,10 +597,10 @@ func TestWhoHasGoneIsForgotten(t *testing.T) {
 		ctx, gone := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, gone)
 		began := time.Now()
-		if f, over := s.after(ctx, 0, time.Hour); f != nil || !over || time.Since(began) > time.Second {
+		if f, over := s.frameAfter(ctx, 0, time.Hour); f != nil || !over || time.Since(began) > time.Second {
 			t.Errorf("after %v: %v, over %t", time.Since(began), f, over)
 		}
-		s.show(&frame{seq: 1}) // it was drawn while the last one left
+		s.publish(&frame{seq: 1}) // it was drawn while the last one left
 		if s.frame != nil {
 			t.Error("a picture is kept that nobody looks at")
 		}

@@ -85,7 +85,8 @@ type painter struct {
 	basis basis
 }
 
-// basis reports whether a picture would be another one.
+// A basis holds the versions of everything that a picture is made of. If it is equal, the picture is too, but for
+// what depends on time.
 type basis struct {
 	news, records, verdict uint64
 	leading                bool
@@ -96,7 +97,8 @@ func New(d Deps) *Service {
 	return &Service{Deps: d, pace: everyPicture, news: make(chan struct{}), wake: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
-// Run draws until ctx ends.
+// Run draws pictures until ctx ends. Without viewers it sleeps until the next moment of the series is due, or a
+// viewer comes.
 func (s *Service) Run(ctx context.Context) error {
 	ctx = telemetry.WithController(ctx, loopName)
 	watched := s.Metrics.Loop(loopName, 1)
@@ -104,7 +106,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer close(s.ended)
 	for ctx.Err() == nil {
 		watched.Turn(ctx, "drawing the page", func(ctx context.Context) error { s.turn(ctx, time.Now()); return nil })
-		if looked, _ := s.watched(); !looked {
+		if looked, _ := s.audience(); !looked {
 			watched.Wait(ctx, max(s.pace, time.Until(s.painter.costs.next())), s.wake)
 		}
 		if !sleep.For(ctx, max(time.Until(s.painter.drawn.Add(s.pace)), s.pace/looksAPicture)) {
@@ -114,17 +116,17 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// watched reports whether there are viewers, and whether they have nothing to look at yet.
-func (s *Service) watched() (looked, blank bool) {
+// audience reports whether there are viewers (looked), and whether there is no frame for them yet (blank).
+func (s *Service) audience() (looked, blank bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.viewers > 0, s.frame == nil
 }
 
-// turn notes what the fleet costs when it is time, and draws if there are viewers and news.
+// turn adds a moment to the series when one is due, and draws a picture if there are viewers and news.
 func (s *Service) turn(ctx context.Context, now time.Time) {
 	p := &s.painter
-	looked, blank := s.watched()
+	looked, blank := s.audience()
 	if blank {
 		p.last = nil
 	}
@@ -138,11 +140,11 @@ func (s *Service) turn(ctx context.Context, now time.Time) {
 	if !noting && p.last != nil && is == p.basis && now.Sub(p.drawn) < pictureAge {
 		return
 	}
-	s.inherit()
+	s.takeOlder()
 	pools, _ := s.Catalogs.Pools(ctx, snap)
 	in := input{Snap: snap, Pools: pools, Rows: p.fleet.Read(snap, pools), Verdict: view, Records: p.records,
 		Plan: p.plan, Leading: is.leading, Now: now}
-	if guessed(in.Rows, pools) {
+	if clearGuessedPrices(in.Rows, pools) {
 		noting = false
 	}
 	if noting {
@@ -156,11 +158,11 @@ func (s *Service) turn(ctx context.Context, now time.Time) {
 	}
 	in.Costs, in.Commitments = p.costs, sentence.Commitments(s.Catalogs.Commitments(ctx, snap, now))
 	picture := draw(in)
-	s.show(p.next(&picture, now))
+	s.publish(p.next(&picture, now))
 	p.basis, p.drawn = is, now
 }
 
-// Restore gives the service what Kept returned in an earlier process. What cannot be read is as nothing.
+// Restore gives the service what Kept returned in an earlier process. Text that cannot be read is ignored.
 func (s *Service) Restore(text []byte) {
 	var older series
 	if json.Unmarshal(text, &older) == nil {
@@ -170,7 +172,7 @@ func (s *Service) Restore(text []byte) {
 	}
 }
 
-// Kept returns what the fleet cost, as JSON, nil if nothing was noted.
+// Kept returns the series of costs as JSON for the next process, nil if it is empty.
 func (s *Service) Kept() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,16 +182,16 @@ func (s *Service) Kept() []byte {
 	return encode(s.kept)
 }
 
-// inherit puts the series of an earlier process before that of this one. Viewers then get a whole picture.
-func (s *Service) inherit() {
+// takeOlder puts the series of an earlier process before that of this one. Viewers then get a whole picture.
+func (s *Service) takeOlder() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.older) > 0 {
-		s.painter.costs, s.older, s.painter.last = s.painter.costs.before(s.older), nil, nil
+		s.painter.costs, s.older, s.painter.last = s.painter.costs.withOlder(s.older), nil, nil
 	}
 }
 
-// read takes over what is new in the journal.
+// read adds the new records of the journal.
 func (p *painter) read(j *journal.Journal) {
 	fresh := j.Select(journal.Query{After: p.newest()})
 	for i := range fresh {
@@ -204,6 +206,7 @@ func (p *painter) read(j *journal.Journal) {
 	}
 }
 
+// newest returns the number of the newest record, 0 if there is none.
 func (p *painter) newest() uint64 {
 	if len(p.records) == 0 {
 		return 0
@@ -211,7 +214,8 @@ func (p *painter) newest() uint64 {
 	return p.records[len(p.records)-1].Seq
 }
 
-// next makes the frame of a picture.
+// next returns the frame of a picture, with the changes from the one before. The whole picture is encoded only when a
+// viewer needs it.
 func (p *painter) next(is *picture, now time.Time) *frame {
 	p.seq++
 	e := envelope{p.seq, now.UTC()}
@@ -231,7 +235,7 @@ func (p *painter) next(is *picture, now time.Time) *frame {
 	return f
 }
 
-// An envelope says which picture it is, and what the time was.
+// An envelope is the number of a picture and its time.
 type envelope struct {
 	Seq uint64    `json:"seq"`
 	At  time.Time `json:"at"`
@@ -245,8 +249,8 @@ func encode(v any) []byte {
 	return text
 }
 
-// show hands a frame to everybody who looks.
-func (s *Service) show(f *frame) {
+// publish gives a frame to all viewers.
+func (s *Service) publish(f *frame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.viewers == 0 {
@@ -257,7 +261,7 @@ func (s *Service) show(f *frame) {
 	s.news = make(chan struct{})
 }
 
-// enter lets one more look, unless there are too many. What it returns must be called when they have seen enough.
+// enter counts one more viewer; ok is false if there are too many. leave must be called when the viewer goes.
 func (s *Service) enter() (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,9 +282,9 @@ func (s *Service) enter() (leave func(), ok bool) {
 	}, true
 }
 
-// after returns a frame that is newer than seq, waiting for it until ctx ends, or for so long; nil if there is none. over says that there
-// will be no more.
-func (s *Service) after(ctx context.Context, seq uint64, most time.Duration) (f *frame, over bool) {
+// frameAfter returns a frame newer than seq. It waits for one up to most, then returns nil. over reports that no more
+// will come: ctx has ended, or the service.
+func (s *Service) frameAfter(ctx context.Context, seq uint64, most time.Duration) (f *frame, over bool) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	for {

@@ -58,7 +58,7 @@ func (m *Model) draw() string {
 	return out.String()
 }
 
-// room is how many lines are left between head and foot.
+// room returns how many lines there are between head and foot.
 func (m *Model) room() int {
 	const leastRoom = 2
 	return max(leastRoom, m.height-len(m.head())-1)
@@ -139,7 +139,7 @@ func (m *Model) body(room int) []line {
 	}
 	l := &m.lists[m.section]
 	if len(l.lines) == 0 {
-		return []line{{m.nothing(), ""}}
+		return []line{{m.emptyText(), ""}}
 	}
 	out := []line{{l.titles, bold}}
 	for i := l.top; i < min(l.top+room-1, len(l.lines)); i++ {
@@ -152,8 +152,8 @@ func (m *Model) body(room int) []line {
 	return out
 }
 
-// nothing returns the sentence for an empty table.
-func (m *Model) nothing() string {
+// emptyText returns the sentence for an empty table.
+func (m *Model) emptyText() string {
 	switch {
 	case m.section == ofNodes && len(m.picture.Nodes) > 0:
 		return "No node is like that; Esc shows all."

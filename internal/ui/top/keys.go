@@ -16,7 +16,7 @@ type key struct {
 	act   func(*Model) tea.Cmd
 }
 
-// keys are all of them, in the order of help.
+// keys returns all keys, in the order of the help.
 func keys() []key {
 	return []key{
 		{[]string{"up", "k"}, "↑ k", "", "up", func(m *Model) tea.Cmd { m.move(-1); return nil }},
@@ -29,9 +29,9 @@ func keys() []key {
 			"open the node, step or pod: what is on a node, and what keeps it", (*Model).open},
 		{[]string{"esc", "left", "h", "backspace"}, "Esc", "", "close it; in the table, show all nodes again", (*Model).back},
 		{[]string{"tab"}, "Tab", "tab table", "the next table: nodes, steps, what is held back, pods that wait",
-			func(m *Model) tea.Cmd { m.turn(m.section + 1); return nil }},
+			func(m *Model) tea.Cmd { m.showTable(m.section + 1); return nil }},
 		{[]string{"shift+tab"}, "Shift-Tab", "", "the table before",
-			func(m *Model) tea.Cmd { m.turn(m.section - 1 + sections); return nil }},
+			func(m *Model) tea.Cmd { m.showTable(m.section - 1 + sections); return nil }},
 		{[]string{"s", ">"}, "s >", "s sort", "sort nodes by the next column", func(m *Model) tea.Cmd { m.sort(1); return nil }},
 		{[]string{"S", "<"}, "S <", "", "sort nodes by the column before",
 			func(m *Model) tea.Cmd { m.sort(len(columns) - 1); return nil }},
@@ -39,7 +39,7 @@ func keys() []key {
 		{[]string{"p"}, "p", "p pool", "nodes of the next NodePool only, after the last of all", (*Model).nextPool},
 		{[]string{"/"}, "/", "/ find", "nodes that have what you type in their name, pool, type, zone or state", (*Model).find},
 		{[]string{"space"}, "Space", "", "read the cluster now", (*Model).read},
-		{[]string{"?"}, "?", "? help", "this help", (*Model).explain},
+		{[]string{"?"}, "?", "? help", "this help", (*Model).showHelp},
 		{[]string{"q", "ctrl+c"}, "q Ctrl-C", "q quit", "leave", func(*Model) tea.Cmd { return tea.Quit }},
 		{[]string{"ctrl+z"}, "Ctrl-Z", "", "stop for now; fg goes on", func(*Model) tea.Cmd { return tea.Suspend }},
 	}
@@ -48,14 +48,14 @@ func keys() []key {
 // farAway is further than any table is long.
 const farAway = 1 << 30
 
-// press does what a key does.
+// press does what a key is for. While the user types a filter, it edits the filter.
 func (m *Model) press(msg tea.KeyPressMsg) tea.Cmd {
 	name := msg.Keystroke()
 	if msg.Text != "" && msg.Text != " " { // the letter, however the keyboard makes it
 		name = msg.Text
 	}
 	if m.filter.typing && name != "ctrl+c" {
-		m.typed(name, msg.Text)
+		m.editFilter(name, msg.Text)
 		return nil
 	}
 	for _, k := range keys() {
@@ -66,8 +66,8 @@ func (m *Model) press(msg tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// typed edits what is looked for.
-func (m *Model) typed(name, text string) {
+// editFilter changes the words of the filter, or ends typing.
+func (m *Model) editFilter(name, text string) {
 	switch words := m.filter.words; {
 	case name == "enter":
 		m.filter.typing = false
@@ -84,6 +84,7 @@ func (m *Model) typed(name, text string) {
 	}
 }
 
+// move moves the cursor, or scrolls what is open.
 func (m *Model) move(by int) {
 	if m.opened != nil {
 		m.opened.top = max(0, m.opened.top+by) // scroll keeps it above the end
@@ -103,8 +104,8 @@ func (m *Model) back() tea.Cmd {
 	return nil
 }
 
-// explain says what keys do, and what had no room above the tables.
-func (m *Model) explain() tea.Cmd {
+// showHelp opens the help: what keys do, and all remarks.
+func (m *Model) showHelp() tea.Cmd {
 	var rows [][]string
 	for _, k := range keys() {
 		rows = append(rows, []string{k.shown, k.does})
@@ -116,38 +117,41 @@ func (m *Model) explain() tea.Cmd {
 	return nil
 }
 
-// turn shows another table.
-func (m *Model) turn(to section) {
+// showTable closes what is open and shows another table.
+func (m *Model) showTable(to section) {
 	m.opened = nil
 	m.section = to % sections
 }
 
-// nodes shows the table of nodes, for keys that are about it.
-func (m *Model) nodes() {
-	m.turn(ofNodes)
+// showNodes shows the table of nodes with its present order and filter.
+func (m *Model) showNodes() {
+	m.showTable(ofNodes)
 	m.arrange()
 }
 
+// sort sorts nodes by the column that is so many to the right.
 func (m *Model) sort(by int) {
 	m.order = order{column: (m.order.column + by) % len(columns)}
-	m.nodes()
+	m.showNodes()
 }
 
 func (m *Model) reverse() tea.Cmd {
 	m.order.reversed = !m.order.reversed
-	m.nodes()
+	m.showNodes()
 	return nil
 }
 
+// nextPool shows the nodes of the next pool only; after the last pool, of all.
 func (m *Model) nextPool() tea.Cmd {
 	pools := append([]string{""}, m.pools()...)
 	m.filter.pool = pools[(slices.Index(pools, m.filter.pool)+1)%len(pools)]
-	m.nodes()
+	m.showNodes()
 	return nil
 }
 
+// find begins to type the words of the filter.
 func (m *Model) find() tea.Cmd {
 	m.filter.typing = true
-	m.nodes()
+	m.showNodes()
 	return nil
 }

@@ -11,7 +11,8 @@ type list struct {
 	top    int      // the first row that is shown
 }
 
-// fill takes the rows in, with the key of each. A cursor whose row has gone stays where it was.
+// fill replaces the rows; key returns the key of row i. The cursor stays on its key; if that is gone, it stays on its
+// row number.
 func (l *list) fill(titles []string, rows [][]string, key func(i int) string) {
 	was := l.key()
 	lines := align(titles, rows)
@@ -25,7 +26,7 @@ func (l *list) fill(titles []string, rows [][]string, key func(i int) string) {
 	l.move(0)
 }
 
-// key is that of the cursor's row, "" where there is none.
+// key returns the key of the cursor's row, "" where there is none.
 func (l *list) key() string {
 	if l.at >= len(l.keys) {
 		return ""
@@ -33,12 +34,12 @@ func (l *list) key() string {
 	return l.keys[l.at]
 }
 
-// move moves the cursor by so many rows, as far as there are any.
+// move moves the cursor by a number of rows, down if it is above 0, and stops at the first and the last row.
 func (l *list) move(by int) {
 	l.at = max(0, min(l.at+by, len(l.keys)-1))
 }
 
-// scroll shows the cursor's row in so many.
+// scroll changes the first row that is shown so that the cursor's row is among the shown ones; room is their number.
 func (l *list) scroll(room int) {
 	room = max(1, room)
 	l.top = max(l.at-room+1, min(l.top, l.at))

@@ -20,7 +20,7 @@ type Source struct {
 	Every time.Duration // between the end of one reading and the next
 }
 
-// A Model is what is on the screen. It receives messages one after the other.
+// A Model is the state of the screen. bubbletea calls it with one message at a time, so it needs no lock.
 type Model struct {
 	source  Source
 	picture *Picture
@@ -41,7 +41,8 @@ type order struct {
 	reversed bool
 }
 
-// titles are those of the columns, with a mark at the one by which nodes are sorted. All are as wide whichever that is.
+// titles returns the column titles, with an arrow at the column by which nodes are sorted. Widths do not depend on
+// which column that is.
 func (o order) titles() []string {
 	out := nodeTitles()
 	for i := range out {
@@ -64,8 +65,8 @@ type filter struct {
 	typing bool
 }
 
-// lets reports whether a node is shown.
-func (f *filter) lets(n *Node) bool {
+// matches reports whether a node is shown.
+func (f *filter) matches(n *Node) bool {
 	if f.pool != "" && f.pool != n.Pool {
 		return false
 	}
@@ -91,7 +92,7 @@ const (
 	ofHelp = sections // can be opened, and is no table
 )
 
-// opened is what is looked at in full.
+// An opened is what is shown in full instead of a table.
 type opened struct {
 	section section
 	key     string
@@ -109,29 +110,29 @@ func New(first *Picture, by string, source Source) *Model {
 
 // Messages beside those of the terminal.
 type (
-	// seen is what a reading brought.
-	seen struct {
+	// readDone has the result of a reading.
+	readDone struct {
 		picture *Picture
 		err     error
 	}
-	// due says that it is time to read again.
-	due struct{}
-	// told is what is said of a node.
-	told struct {
+	// readDue says that it is time to read again.
+	readDue struct{}
+	// detailFound has the details of a node.
+	detailFound struct {
 		node   string
 		detail Detail
 	}
-	// mistake is a panic of work in the background, with the place where it happened.
-	mistake string
+	// panicText is the text of a panic of work in the background, with its stack.
+	panicText string
 )
 
-// inBackground is work beside the screen. Its panic comes back as a message: a panic in a goroutine would end the program before
-// its text is printed.
+// inBackground returns a command that works in a goroutine. Its panic comes back as a message: a panic in the
+// goroutine itself would end the program before its text is printed.
 func inBackground(work func() tea.Msg) tea.Cmd {
 	return func() (msg tea.Msg) {
 		defer func() {
 			if r := recover(); r != nil {
-				msg = mistake(fmt.Sprintf("%v\n\n%s", r, debug.Stack()))
+				msg = panicText(fmt.Sprintf("%v\n\n%s", r, debug.Stack()))
 			}
 		}()
 		return work()
@@ -142,10 +143,10 @@ func inBackground(work func() tea.Msg) tea.Cmd {
 func (m *Model) Init() tea.Cmd { return m.later() }
 
 func (m *Model) later() tea.Cmd {
-	return tea.Tick(m.source.Every, func(time.Time) tea.Msg { return due{} })
+	return tea.Tick(m.source.Every, func(time.Time) tea.Msg { return readDue{} })
 }
 
-// read reads once more, unless that is being done.
+// read returns the command that reads the cluster, nil if a reading is under way.
 func (m *Model) read() tea.Cmd {
 	if m.reading {
 		return nil
@@ -153,11 +154,11 @@ func (m *Model) read() tea.Cmd {
 	m.reading = true
 	return inBackground(func() tea.Msg {
 		p, err := m.source.Read()
-		return seen{p, err}
+		return readDone{p, err}
 	})
 }
 
-// Update takes a message in, and says what is to be done next.
+// Update handles a message and returns the command that follows from it.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	var next tea.Cmd
 	switch msg := msg.(type) {
@@ -169,24 +170,24 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if m.filter.typing {
 			m.narrow(m.filter.words + msg.Content)
 		}
-	case due:
+	case readDue:
 		next = m.read()
-	case seen:
+	case readDone:
 		m.reading = false
 		if m.trouble = msg.err; msg.err == nil {
 			m.show(msg.picture)
 		}
-		next = tea.Batch(m.later(), m.ask())
-	case told:
-		m.tell(msg)
-	case mistake:
+		next = tea.Batch(m.later(), m.askDetail())
+	case detailFound:
+		m.receiveDetail(msg)
+	case panicText:
 		panic(string(msg))
 	}
 	m.scroll()
 	return m, next
 }
 
-// show takes a picture in. The open node stays, while it exists.
+// show replaces the picture. What is open stays open; if it has gone, a line says so.
 func (m *Model) show(p *Picture) {
 	m.picture = p
 	if m.filter.pool != "" && !slices.Contains(m.pools(), m.filter.pool) {
@@ -198,12 +199,12 @@ func (m *Model) show(p *Picture) {
 	}
 }
 
-// arrange fills the lists with what is to be shown.
+// arrange fills all tables from the picture, the nodes sorted and filtered.
 func (m *Model) arrange() {
 	p := m.picture
 	var shown []Node
 	for _, n := range sorted(p.Nodes, m.order.column, m.order.reversed) {
-		if m.filter.lets(&n) {
+		if m.filter.matches(&n) {
 			shown = append(shown, n)
 		}
 	}
@@ -216,7 +217,7 @@ func (m *Model) arrange() {
 	})
 }
 
-// pools are the pools that have nodes.
+// pools returns the pools that have nodes, sorted.
 func (m *Model) pools() []string {
 	var out []string
 	for i := range m.picture.Nodes {
@@ -226,13 +227,13 @@ func (m *Model) pools() []string {
 	return slices.Compact(out)
 }
 
-// narrow shows only nodes that have all words.
+// narrow sets the words of the filter.
 func (m *Model) narrow(words string) {
 	m.filter.words = words
 	m.arrange()
 }
 
-// open looks at what the cursor is on.
+// open shows the row under the cursor in full. For a node it also returns the command that finds what keeps it.
 func (m *Model) open() tea.Cmd {
 	key := m.lists[m.section].key()
 	if key == "" || m.opened != nil {
@@ -243,7 +244,7 @@ func (m *Model) open() tea.Cmd {
 	switch at := m.lists[m.section].at; m.section {
 	case ofNodes:
 		m.tellNode(nil)
-		return m.ask()
+		return m.askDetail()
 	case ofSteps:
 		m.opened.lines = labelled(stepTitles, stepTable(p.Steps[at : at+1])[0])
 		m.opened.lines = append(m.opened.lines, "nodes: "+strings.Join(p.Steps[at].Nodes, ", "),
@@ -258,7 +259,7 @@ func (m *Model) open() tea.Cmd {
 	return nil
 }
 
-// labelled are the cells of a row below each other, each behind its title.
+// labelled returns the cells of a row as lines, each behind its title.
 func labelled(titles, cells []string) []string {
 	out := make([]string, len(cells))
 	for i, cell := range cells {
@@ -267,8 +268,9 @@ func labelled(titles, cells []string) []string {
 	return out
 }
 
-// ask has what keeps the opened node worked out, unless that is being done or the node has gone.
-func (m *Model) ask() tea.Cmd {
+// askDetail returns the command that finds what keeps the opened node; nil if no node is open, it has gone, or the
+// search is under way.
+func (m *Model) askDetail() tea.Cmd {
 	o := m.opened
 	if o == nil || o.section != ofNodes || o.asked {
 		return nil
@@ -279,7 +281,7 @@ func (m *Model) ask() tea.Cmd {
 	}
 	o.asked = true
 	name, say := o.key, m.picture.Open
-	return inBackground(func() tea.Msg { return told{name, say(name)} })
+	return inBackground(func() tea.Msg { return detailFound{name, say(name)} })
 }
 
 // node returns the node of a name, nil where there is none.
@@ -291,8 +293,8 @@ func (m *Model) node(name string) *Node {
 	return &m.picture.Nodes[i]
 }
 
-// tell shows what is said of a node, if it is still looked at.
-func (m *Model) tell(t told) {
+// receiveDetail shows the details of a node if it is still open.
+func (m *Model) receiveDetail(t detailFound) {
 	o := m.opened
 	if o == nil || o.section != ofNodes || o.key != t.node {
 		return
@@ -301,7 +303,7 @@ func (m *Model) tell(t told) {
 	m.tellNode(&t.detail)
 }
 
-// tellNode writes all that is known of the opened node; nil where what keeps it is not known yet.
+// tellNode writes the lines of the opened node. d is nil while what keeps it is not known.
 func (m *Model) tellNode(d *Detail) {
 	n := m.node(m.opened.key)
 	if n == nil {
@@ -315,7 +317,7 @@ func (m *Model) tellNode(d *Detail) {
 		fmt.Sprintf("memory  %s, %s of %s", bar(n.Memory), gigabytes(n.Memory.Used), gigabytes(n.Memory.All)),
 	}
 	if n.Mark != "" {
-		lines = append(lines, "It "+marked(n.Mark)+".")
+		lines = append(lines, "It "+markPhrase(n.Mark)+".")
 	}
 	if d == nil {
 		m.opened.lines = append(lines, "", "looking for what keeps it …")
@@ -340,8 +342,8 @@ func (m *Model) tellNode(d *Detail) {
 	m.opened.lines = lines
 }
 
-// marked is a mark as a sentence goes on.
-func marked(m view.Mark) string {
+// markPhrase returns a mark as the end of a sentence that begins with "It".
+func markPhrase(m view.Mark) string {
 	switch m {
 	case view.InStep, view.Paused:
 		return "is " + string(m)

@@ -118,7 +118,7 @@ func (p *player) do(t *testing.T, word string) {
 	case word == "answer":
 		p.tell(p.cmd())
 	case word == "due":
-		p.tell(due{})
+		p.tell(readDue{})
 	case word == "space":
 		p.tell(tea.KeyPressMsg{Code: tea.KeySpace, Text: " "})
 	case word == "shift+tab":

@@ -1,7 +1,11 @@
 // Package top shows the fleet in a terminal, as karpenter top does: what is drawn, and which key does what.
 //
-// It is handed pictures and changes nothing in the cluster. Names and annotations that others wrote are drawn without what would steer
-// a terminal. A Model receives keys, sizes and pictures and can be drawn at any time, so its tests need no terminal.
+// It shows pictures, which the caller reads, and changes nothing in the cluster. Names and annotations that others wrote are made plain, so
+// that they cannot control the terminal. A Model receives keys, sizes and pictures as messages of bubbletea, and can be drawn at any time,
+// so its tests need no terminal.
+//
+// Read model.go first. keys.go says what each key does, draw.go draws the screen, list.go is a table with a cursor, picture.go holds the
+// tables and their columns, and text.go prints a picture without a terminal.
 package top
 
 import (
@@ -25,15 +29,15 @@ type Picture struct {
 	Steps   []view.Step
 	Held    []view.Held
 	Waiting []Pod
-	Paused  []string // what is, and until when
-	Remarks []string // what is wrong with what was read
+	Paused  []string // sentences about paused pools
+	Remarks []string // messages about the objects that were read, such as pools that are left out
 	// Commitments says how much of them is used, "" where there are none.
 	Commitments string
 	// Open returns the details of a node. What keeps it is a search, so it runs only when the user opens the node.
 	Open func(node string) Detail
 }
 
-// A Node is a Karpenter machine and the weightiest of what is happening to it, "" for nothing.
+// A Node is a Karpenter machine with the mark that matters most, "" for none.
 type Node struct {
 	view.Machine
 	Mark view.Mark
@@ -46,7 +50,7 @@ type Pod struct {
 	CPU, Memory            float64 // what it asks for, in CPUs and bytes
 }
 
-// A Detail is what is said of one node.
+// A Detail is what the screen shows of one node that is opened.
 type Detail struct {
 	Holds []string // what keeps it
 	Step  string   // in which it goes, "" if others go before it
@@ -80,12 +84,12 @@ var columns = []column{
 		func(a, b *Node) int { return cmp.Compare(weight(a.Mark), weight(b.Mark)) }},
 }
 
-// weight is the greater the more a mark matters.
+// weight returns a number that is higher the more a mark matters.
 func weight(m view.Mark) int {
 	return 1 + slices.Index([]view.Mark{view.Drifted, view.Paused, view.Boots, view.InStep, view.Goes}, m)
 }
 
-// Orders are the names by which nodes can be sorted.
+// Orders returns the names by which nodes can be sorted.
 func Orders() []string {
 	var out []string
 	for _, c := range columns {
@@ -94,12 +98,12 @@ func Orders() []string {
 	return out
 }
 
-// columnOf is where the column of an order stands, -1 for what is none.
+// columnOf returns the index of the column with the name of an order, -1 if there is none.
 func columnOf(order string) int {
 	return slices.IndexFunc(columns, func(c column) bool { return c.name == order })
 }
 
-// sorted returns nodes by a column; what is equal there, by name.
+// sorted returns nodes sorted by a column, equal ones by name.
 func sorted(nodes []Node, by int, reversed bool) []Node {
 	c, out := columns[by], slices.Clone(nodes)
 	slices.SortFunc(out, func(a, b Node) int {
@@ -115,10 +119,10 @@ func sorted(nodes []Node, by int, reversed bool) []Node {
 // leftOut is what prices do not know.
 const leftOut = "Savings Plans, reserved instances and discounts are left out."
 
-// paid says what is known of what was paid ahead.
+// paid returns the line about commitments.
 func (p *Picture) paid() string { return cmp.Or(Plain(p.Commitments), leftOut) }
 
-// bill says how many nodes there are, what they cost, and what waits for more.
+// bill returns the line about how many nodes there are, what they cost, and how many pods wait.
 func (p *Picture) bill() string {
 	var sum cloud.NanoUSD
 	for i := range p.Nodes {
@@ -134,11 +138,13 @@ func (p *Picture) bill() string {
 // barWidth is how many characters are all of a node.
 const barWidth = 10
 
+// bar draws a share as a bar, with its percentage.
 func bar(s view.Share) string {
 	full := max(0, min(barWidth, int(s.Part()*barWidth+0.5)))
 	return fmt.Sprintf("%s%s %3.0f%%", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), 100*s.Part())
 }
 
+// nodeTitles returns the titles of the node table.
 func nodeTitles() []string {
 	var out []string
 	for _, c := range columns {
@@ -147,6 +153,7 @@ func nodeTitles() []string {
 	return out
 }
 
+// nodeTable returns the cells of each node.
 func nodeTable(nodes []Node) [][]string {
 	var out [][]string
 	for i := range nodes {
@@ -161,6 +168,7 @@ func nodeTable(nodes []Node) [][]string {
 
 var stepTitles = []string{"STEP", "REASON", "STAGE", "UNTIL", "$/DAY"}
 
+// stepTable returns the cells of each step.
 func stepTable(steps []view.Step) [][]string {
 	var out [][]string
 	for _, s := range steps {
@@ -193,6 +201,7 @@ func heldTable(held []view.Held) [][]string {
 
 var podTitles = []string{"POD", "CPU", "MEMORY", "AGE", "OWNER"}
 
+// podTable returns the cells of each pod.
 func podTable(pods []Pod, now time.Time) [][]string {
 	var out [][]string
 	for _, p := range pods {

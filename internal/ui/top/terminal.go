@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// A Terminal is what is typed on and drawn in.
+// A Terminal is the input and output of a user.
 type Terminal struct {
 	In  io.Reader
 	Out io.Writer
@@ -20,7 +20,7 @@ type Terminal struct {
 	Name string
 }
 
-// Draws reports whether a screen can be drawn there and keys be read.
+// Draws reports whether keys can be read and a screen can be drawn there.
 func (t Terminal) Draws() bool {
 	return isTerminal(t.In) && isTerminal(t.Out) && t.Name != "dumb" && t.Name != ""
 }

@@ -10,7 +10,8 @@ import (
 	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
-// Plain is a text that moves no cursor: people who may annotate a pod do not get to draw on the screen of who looks.
+// Plain replaces every rune that cannot be printed by "?". Names and annotations come from others, and must not
+// control the terminal.
 func Plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -20,7 +21,7 @@ func Plain(text string) string {
 	}, text)
 }
 
-// align puts the cells of rows below each other and below their titles, and makes them plain. The first line is that of the titles.
+// align returns a table as lines with aligned columns, the titles first. Cells are made plain.
 func align(titles []string, rows [][]string) []string {
 	widths := make([]int, len(titles))
 	all := make([][]string, 0, len(rows)+1)
@@ -47,10 +48,10 @@ func align(titles []string, rows [][]string) []string {
 	return out
 }
 
-// mostHeld is how many lines of what is held back are printed above the nodes.
+// mostHeld is how many lines about nodes that are held back are printed above the nodes.
 const mostHeld = 10
 
-// Text is a picture for who has no terminal to draw in, its nodes sorted by one of Orders.
+// Text returns a picture as text, for output that is no terminal. Nodes are sorted by one of Orders.
 func (p *Picture) Text(order string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s %s\n", p.bill(), p.paid())

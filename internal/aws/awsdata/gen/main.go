@@ -42,6 +42,7 @@ func main() {
 	}
 }
 
+// run reads everything from AWS and writes the files.
 func run(ctx context.Context, out string, regions, priced []string) error {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
@@ -85,7 +86,7 @@ func run(ctx context.Context, out string, regions, priced []string) error {
 	return nil
 }
 
-// readTypes adds the types of a region in the shape of EC2's answer, without what is not set.
+// readTypes adds the types of a region as EC2 describes them, without fields that are not set.
 func readTypes(ctx context.Context, client *ec2.Client, into map[string]map[string]any) error {
 	pages := ec2.NewDescribeInstanceTypesPaginator(client, &ec2.DescribeInstanceTypesInput{MaxResults: aws.Int32(100)})
 	for pages.HasMorePages() {
@@ -108,6 +109,7 @@ func readTypes(ctx context.Context, client *ec2.Client, into map[string]map[stri
 	return nil
 }
 
+// withoutEmpty removes null values, empty texts and empty lists from decoded JSON.
 func withoutEmpty(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -129,6 +131,7 @@ func withoutEmpty(v any) any {
 	return v
 }
 
+// readOfferings returns the types that each zone of a region offers, sorted.
 func readOfferings(ctx context.Context, client *ec2.Client) (map[string][]string, error) {
 	out := map[string][]string{}
 	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(client, &ec2.DescribeInstanceTypeOfferingsInput{
@@ -150,6 +153,7 @@ func readOfferings(ctx context.Context, client *ec2.Client) (map[string][]string
 	return out, nil
 }
 
+// readPrices returns the on-demand prices of a region in dollars.
 func readPrices(ctx context.Context, client *pricing.Client, region string) (map[string]float64, error) {
 	out := map[string]float64{}
 	for tenancy, family := range map[string]string{"Shared": "Compute Instance", "Dedicated": "Compute Instance (bare metal)"} {
@@ -175,7 +179,7 @@ var (
 	branchPattern = regexp.MustCompile(`BranchInterface:\s+(\d+)`)
 )
 
-// readBranches reads the counts of types that can trunk out of the module's source.
+// readBranches reads from the module's source how many branch interfaces each type has that can trunk.
 func readBranches(ctx context.Context) (map[string]int, error) {
 	text, err := exec.CommandContext(ctx, "go", "mod", "download", "-json",
 		"github.com/aws/amazon-vpc-resource-controller-k8s@latest").Output()
@@ -201,7 +205,7 @@ func readBranches(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// write compresses without a date, so that equal data is an equal file.
+// write writes data as compressed JSON, without a date, so that equal data gives an equal file.
 func write(path string, data any) error {
 	text, err := json.Marshal(data)
 	if err != nil {
