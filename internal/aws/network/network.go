@@ -78,14 +78,14 @@ func (f *Finder) Subnets(ctx context.Context, nc *awsv1.EC2NodeClass) (Subnets, 
 		if found, err = f.askSubnets(ctx, SubnetQueries(nc.Spec.SubnetSelectorTerms)); err != nil {
 			return Subnets{}, fmt.Errorf("describe subnets: %w", err)
 		}
+		slices.SortFunc(found, func(a, b ec2types.Subnet) int { // before others read it
+			return cmp.Or(cmp.Compare(aws.ToInt32(b.AvailableIpAddressCount), aws.ToInt32(a.AvailableIpAddressCount)),
+				strings.Compare(aws.ToString(a.SubnetId), aws.ToString(b.SubnetId)))
+		})
 		f.subnets.Sweep()
 		f.subnets.Put(key, found)
 		f.count(found)
 	}
-	slices.SortFunc(found, func(a, b ec2types.Subnet) int {
-		return cmp.Or(cmp.Compare(aws.ToInt32(b.AvailableIpAddressCount), aws.ToInt32(a.AvailableIpAddressCount)),
-			strings.Compare(aws.ToString(a.SubnetId), aws.ToString(b.SubnetId)))
-	})
 	var out Subnets
 	six := f.ipv6()
 	for _, s := range found {

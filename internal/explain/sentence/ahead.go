@@ -1,7 +1,9 @@
 package sentence
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +24,13 @@ type Announced struct {
 // nothing if it has no schedule (Due).
 func OpenedAhead(pods map[Announced]int, now time.Time) string {
 	var parts []string
-	for a, n := range pods {
+	var zone *time.Location // of the first announcement that has a time
+	byTime := func(a, b Announced) int { return cmp.Or(a.Due.Compare(b.Due), strings.Compare(a.Source, b.Source)) }
+	for _, a := range slices.SortedFunc(maps.Keys(pods), byTime) {
+		n := pods[a]
+		if !a.Due.IsZero() {
+			zone = cmp.Or(zone, a.Due.Location())
+		}
 		if !strings.Contains(a.Source, " ") {
 			if a.Due.IsZero() {
 				continue
@@ -32,14 +40,12 @@ func OpenedAhead(pods map[Announced]int, now time.Time) string {
 		if a.Learned != (forecast.Basis{}) {
 			_, name, _ := strings.Cut(a.Source, " ")
 			name, _, _ = strings.Cut(name, " ")
-			now = now.In(a.Due.Location())
 			parts = append(parts, fmt.Sprintf("%s of %s/%s at %s, learned from %s", Count(n, "pod"), a.Namespace, name,
 				a.Due.Format("15:04 MST"), LearnedFrom(a.Learned)))
 			continue
 		}
 		part := fmt.Sprintf("%s in %s", a.Source, a.Namespace)
 		if !a.Due.IsZero() {
-			now = now.In(a.Due.Location())
 			part += " at " + a.Due.Format("15:04 MST")
 		}
 		parts = append(parts, part+", "+Count(n, "pod"))
@@ -48,7 +54,7 @@ func OpenedAhead(pods map[Announced]int, now time.Time) string {
 		return ""
 	}
 	slices.Sort(parts)
-	return fmt.Sprintf("opened at %s for %s", now.Format("15:04"), strings.Join(parts, "; "))
+	return fmt.Sprintf("opened at %s for %s", now.In(cmp.Or(zone, now.Location())).Format("15:04"), strings.Join(parts, "; "))
 }
 
 // AnnouncedInVain says that no machines are opened ahead of time for an object any more, because its pods did not
