@@ -1524,16 +1524,16 @@ func TestTheKubeletOfAPoolIsIgnoredWithoutV1Beta1(t *testing.T) {
 	})
 }
 
-func TestCopiesOfAClassForKubeletsAreBounded(t *testing.T) {
-	var k kubelets
+func TestCopiesOfAClassAreBounded(t *testing.T) {
+	var k variants
 	nc := &awsv1.EC2NodeClass{}
-	for n := range 10 * mostKubelets {
-		if _, err := k.classWith(nc, fmt.Sprintf(`{"maxPods":%d}`, n+1)); err != nil {
+	for n := range 10 * mostVariants {
+		if _, err := k.class(variant{class: nc, kubelet: fmt.Sprintf(`{"maxPods":%d}`, n+1)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(k.made) > mostKubelets {
-		t.Errorf("%d copies are kept, at most %d", len(k.made), mostKubelets)
+	if len(k.made) > mostVariants {
+		t.Errorf("%d copies are kept, at most %d", len(k.made), mostVariants)
 	}
 }
 
