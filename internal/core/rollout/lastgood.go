@@ -68,8 +68,8 @@ func (p *Policy) GoesBack(snap *cluster.Snapshot, pool *v1.NodePool, e *v1alpha1
 	return p.Object.Spec.OnFailure == v1alpha1.RolloutLastGood && e != nil && e.Tripped != nil && e.Revision == Revision(snap, pool)
 }
 
-// Restore returns a pool as it is for new machines that start with a state: with its template and its hash, and the images in an
-// annotation that claims take over. The error says why the state cannot be used. The status that it was read from may be forged. So
+// Restore returns a copy of a pool that new machines start from: with the template of a state and its hash, and the images in an annotation
+// that claims take over. The error says why the state cannot be used. The status that it was read from may be forged. So
 // it decides nothing that the author of the pool may not: the template must be valid, and its node class must be the one of the
 // pool, or that of a machine that was made from this template.
 func Restore(snap *cluster.Snapshot, pool *v1.NodePool, s *v1alpha1.RolloutState, known *label.Vocabulary) (*v1.NodePool, error) {
@@ -109,8 +109,8 @@ func classVouched(snap *cluster.Snapshot, pool, last *v1.NodePool, stamp drift.S
 		return false
 	}
 	for n := range snap.Nodes() {
-		if c := n.Claim; c != nil && c.Labels[v1.NodePoolLabelKey] == pool.Name && c.Spec.NodeClassRef != nil && *c.Spec.NodeClassRef == *want &&
-			drift.Stored(c.Annotations) == stamp {
+		if c := n.Claim; c != nil && c.Labels[v1.NodePoolLabelKey] == pool.Name &&
+			c.Spec.NodeClassRef != nil && *c.Spec.NodeClassRef == *want && drift.Stored(c.Annotations) == stamp {
 			return true
 		}
 	}

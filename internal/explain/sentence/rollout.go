@@ -30,8 +30,8 @@ func heldByRollout(r *disrupt.Refusal) string {
 	return text
 }
 
-// LastGood says with what new machines of a pool start while its rollout is stopped: last is the pool as it is for them, err says why they
-// do not start with the state that passed last.
+// LastGood says with what new machines of a pool start while its rollout is stopped: last is the pool with the state that passed last, err
+// says why the machines do not start with that.
 func LastGood(e *v1alpha1.RolloutPool, last *v1.NodePool, err error) string {
 	if err != nil {
 		return fmt.Sprintf("new machines of NodePool %s start with its present template and images: %v", e.Name, err)
