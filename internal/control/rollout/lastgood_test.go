@@ -290,7 +290,9 @@ func TestAForgedStateChoosesNothing(t *testing.T) {
 			from  int
 			runs  string
 		}{
-			{func(s *v1alpha1.RolloutState) { s.Template = strings.Replace(s.Template, `"name":"default"`, `"name":"root"`, 1) },
+			{func(s *v1alpha1.RolloutState) {
+				s.Template = strings.Replace(s.Template, `"name":"default"`, `"name":"root"`, 1)
+			},
 				"the state that passed last names a node class that is gone, or that no machine made from it has", 2, "ami-0"},
 			{func(s *v1alpha1.RolloutState) {
 				s.Template = strings.Replace(s.Template, `"image":"1"`, `"image":"1","karpenter.sh/nodepool":"other"`, 1)
