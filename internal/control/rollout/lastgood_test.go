@@ -3,6 +3,7 @@ package rollout_test
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -315,4 +316,33 @@ func TestAForgedStateChoosesNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Leaders that last some minutes each, through a good and a bad rollout, never remember the bad state.
+func TestLeadersThatCrashRememberNoBadState(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	bad, later := 0, 0
+	leaders := []func(*bench){func(b *bench) { b.roll(good) }}
+	for range 150 {
+		leaders = append(leaders, func(b *bench) {
+			b.wait(time.Duration(60+random.IntN(400))*time.Second, func() bool { return false })
+			got := b.entry()
+			if s := got.LastGood; s != nil && !strings.Contains(s.Template, `"image":"1"`) {
+				t.Errorf("template %d is remembered while machines of template %d run: %s", b.serial, b.serial, s.Template)
+			}
+			switch _, old := b.machines(); {
+			case b.serial == 1 && got.Since == nil && old == 0 && got.LastGood != nil:
+				b.roll(podsCrash)
+			case b.serial == 2:
+				bad++
+				if got.Tripped != nil {
+					later++
+				}
+			}
+		})
+	}
+	inBench(t, 1, lastGood, leaders...)
+	if bad < 20 || later < 10 {
+		t.Errorf("%d leaders saw the bad rollout, %d of them its stop", bad, later)
+	}
 }
