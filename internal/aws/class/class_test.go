@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -435,9 +436,9 @@ func TestAClassRemembersItsImages(t *testing.T) {
 		}
 	}
 	for n := range 2 * awsv1.MaxRecentAMIs {
-		got = recent(got, []awsv1.AMI{image(fmt.Sprint(n))}, "AL2023")
+		got = recent(got, []awsv1.AMI{image(strconv.Itoa(n))}, "AL2023")
 	}
-	if len(got) != awsv1.MaxRecentAMIs || got[0].ID != fmt.Sprint(2*awsv1.MaxRecentAMIs-1) {
+	if len(got) != awsv1.MaxRecentAMIs || got[0].ID != strconv.Itoa(2*awsv1.MaxRecentAMIs-1) {
 		t.Errorf("%d are remembered, %s first", len(got), got[0].ID)
 	}
 }

@@ -118,7 +118,7 @@ func TestAMachineThatWentBackMakesNoDriftRecur(t *testing.T) {
 				condition.Clear(c, v1.ConditionTypeLaunched, noon)
 				condition.SetTrue(c, v1.ConditionTypeLaunched, noon.Add(-2*time.Minute))
 				if back {
-					c.Annotations[v1.LastGoodImagesAnnotationKey] = "ami-1"
+					c.Annotations = map[string]string{v1.LastGoodImagesAnnotationKey: "ami-1"}
 				}
 			}
 			w := twoPools().node("old", "b", "dear", onDemand, drift(-time.Hour)).node("young", "b", "dear", onDemand, drift(-time.Minute), born).world()
