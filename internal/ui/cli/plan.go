@@ -365,7 +365,8 @@ func withLastGood(env Env, snap *cluster.Snapshot, p *rollout.Policy, pool *v1.N
 		return pool
 	}
 	last, err := rollout.Restore(snap, pool, e.LastGood, known)
-	fmt.Fprintf(env.Err, "RolloutPolicy %q stopped the rollout of NodePool %q: %s\n", p.Object.Name, pool.Name, sentence.LastGood(e, last, err))
+	fmt.Fprintf(env.Err, "RolloutPolicy %q stopped the rollout of NodePool %q: %s\n", p.Object.Name, pool.Name,
+		sentence.LastGood(e, last, err))
 	if err != nil {
 		return pool
 	}
