@@ -31,7 +31,7 @@ type classes struct {
 	profiles  *profile.Keeper
 	templates *launch.Keeper // makes launch templates, and deletes those that are no longer used
 	class     *class.Controller
-	kubelets  kubelets
+	variants  variants
 }
 
 func newClasses(env *environment, stock *shortage.List) *classes {

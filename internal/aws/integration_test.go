@@ -33,6 +33,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/cloud/cloudtest"
+	"karpenter.sh/karpenter/internal/aws/ami"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
 	"karpenter.sh/karpenter/internal/aws/launch"
 	"karpenter.sh/karpenter/internal/aws/shortage"
@@ -1524,16 +1525,16 @@ func TestTheKubeletOfAPoolIsIgnoredWithoutV1Beta1(t *testing.T) {
 	})
 }
 
-func TestCopiesOfAClassForKubeletsAreBounded(t *testing.T) {
-	var k kubelets
+func TestCopiesOfAClassAreBounded(t *testing.T) {
+	var k variants
 	nc := &awsv1.EC2NodeClass{}
-	for n := range 10 * mostKubelets {
-		if _, err := k.classWith(nc, fmt.Sprintf(`{"maxPods":%d}`, n+1)); err != nil {
+	for n := range 10 * mostVariants {
+		if _, err := k.class(variant{class: nc, kubelet: fmt.Sprintf(`{"maxPods":%d}`, n+1)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(k.made) > mostKubelets {
-		t.Errorf("%d copies are kept, at most %d", len(k.made), mostKubelets)
+	if len(k.made) > mostVariants {
+		t.Errorf("%d copies are kept, at most %d", len(k.made), mostVariants)
 	}
 }
 
@@ -1832,4 +1833,77 @@ func TestAMachineWithoutOurTagIsLeftRunning(t *testing.T) {
 			t.Errorf("running: %v, want the one without the tag", running)
 		}
 	})
+}
+
+// A claim of a stopped rollout starts from an image that its class found before, on demand and in a reservation, and no other.
+func TestAClaimGoesBackToImagesThatItsClassHasFound(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, func(s *Settings) { s.ReservedCapacity = true }, func(t *testing.T, w *world) {
+		w.cloud.Reserve(awsmodel.Reservation{InstanceType: "m5.large", Zone: "us-east-1a", Count: 2, Tags: map[string]string{"for": "karpenter"}})
+		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) {
+			s.CapacityReservationSelectorTerms = []awsv1.CapacityReservationSelectorTerm{{Tags: map[string]string{"for": "karpenter"}}}
+			// By name, because an alias' parameter is remembered for a day.
+			s.AMISelectorTerms, s.AMIFamily = []awsv1.AMISelectorTerm{{Name: "amazon-eks-node-al2023-x86_64-standard-1.36-*"}}, ptr(awsv1.AMIFamilyAL2023)
+		})
+		time.Sleep(2 * time.Minute)
+		launch := func(name, images string, capacity ...string) string {
+			claim := newClaim(name)
+			if capacity != nil {
+				claim.Spec.Requirements[2].Values = capacity
+			}
+			claim.Annotations = map[string]string{v1.LastGoodImagesAnnotationKey: images}
+			_, m := w.create(t, claim)
+			if capacity != nil && m.CapacityType != capacity[0] {
+				t.Errorf("%s is %s", name, m.CapacityType)
+			}
+			return m.ImageID
+		}
+		before := launch("first", "")
+		check(t, w.cloud.PublishImages("20260901", "1.47.0"))
+		time.Sleep(10 * time.Minute)
+		now := launch("second", "")
+		foreign := "ami-0123456789abcdef0"
+		if before == now {
+			t.Fatal("there is no newer image")
+		}
+		for name, tc := range map[string]struct{ images, capacity, want string }{
+			"back":     {foreign + "," + before, "on-demand", before},
+			"reserved": {before, "reserved", before},
+			"foreign":  {foreign, "on-demand", now},
+		} {
+			if got := launch(name, tc.images, tc.capacity); got != tc.want {
+				t.Errorf("%s starts from %s, want %s", name, got, tc.want)
+			}
+		}
+		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) { s.AMIFamily = ptr(awsv1.AMIFamilyCustom); s.UserData = ptr("x") })
+		time.Sleep(2 * time.Minute)
+		if got := launch("another-family", before); got != now {
+			t.Errorf("user data of another family is given to %s", got)
+		}
+	})
+}
+
+// What no old image is for starts from the present one, and the version of Bottlerocket is that of the old image.
+func TestAClassGoesBackToImages(t *testing.T) {
+	on := func(arch string) []corev1.NodeSelectorRequirement {
+		return []corev1.NodeSelectorRequirement{{Key: corev1.LabelArchStable, Operator: "In", Values: []string{arch}}}
+	}
+	nc := &awsv1.EC2NodeClass{}
+	nc.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "bottlerocket@v1.47.0"}}
+	nc.Status.AMIs = []awsv1.AMI{{ID: "ami-new", Requirements: on("amd64")}, {ID: "ami-arm", Requirements: on("arm64")}}
+	nc.Status.RecentAMIs = []awsv1.RecentAMI{{Family: awsv1.AMIFamilyBottlerocket, AMI: nc.Status.AMIs[0]}, {Family: awsv1.AMIFamilyBottlerocket,
+		AMI: awsv1.AMI{ID: "ami-old", Name: "bottlerocket-aws-k8s-1.36-x86_64-v1.46.0-abcdef", Requirements: on("amd64")}}}
+	var k variants
+	got, err := k.class(variant{class: nc, images: "ami-old"})
+	check(t, err)
+	for arch, want := range map[string]string{"amd64": "ami-old", "arm64": "ami-arm"} {
+		if image, _ := ami.For(got.Status.AMIs, map[string][]string{corev1.LabelArchStable: {arch}}); image.ID != want {
+			t.Errorf("%s starts from %s, want %s", arch, image.ID, want)
+		}
+	}
+	if v := ami.BottlerocketVersion(got); v != "1.46.0" || got.AMIFamily() != awsv1.AMIFamilyBottlerocket {
+		t.Errorf("version %q of %s", v, got.AMIFamily())
+	}
+	if again, _ := k.class(variant{class: nc, images: "ami-old"}); again != got || len(nc.Status.AMIs) != 2 || nc.Status.AMIs[0].ID != "ami-new" {
+		t.Error("it is another copy, or the class itself was changed")
+	}
 }

@@ -187,6 +187,9 @@ func Run(ctx context.Context, o Options) error {
 	if s.Gates.NodeOverlay {
 		catalogs.WithOverlays(store, label.NewVocabulary(v1.Labels(), provider.Labels))
 	}
+	if s.Gates.RolloutPolicies {
+		catalogs.WithRollouts(label.NewVocabulary(v1.Labels(), provider.Labels))
+	}
 	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels,
 		metrics: metrics, events: events, journal: journal.New(), verdicts: board.New(), desk: &provision.Desk{}, settings: s, host: o.Host,
 		provider: *provider}
@@ -454,7 +457,8 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 		loops = append(loops, deletioncost.New(p.store, p.clients.main, p.metrics).Run)
 	}
 	if s.Gates.RolloutPolicies {
-		loops = append(loops, rollout.New(rollout.Deps{Store: p.store, Client: p.clients.main, Metrics: p.metrics, Events: p.events}).Run)
+		loops = append(loops, rollout.New(rollout.Deps{Store: p.store, Client: p.clients.main, Metrics: p.metrics, Events: p.events,
+			Known: label.NewVocabulary(v1.Labels(), p.labels)}).Run)
 	}
 	if s.Gates.StaticCapacity {
 		loops = append(loops, static.New(static.Deps{

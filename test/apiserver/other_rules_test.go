@@ -5,6 +5,7 @@ package apiserver
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 func nodeClaimRules() []rule {
@@ -173,6 +174,14 @@ func nodeClassRules() []rule {
 		status("status.amis: id and requirements required", with("{status: {amis: [%s]}}", "{id: a, requirements: []}", "{id: a, name: b, deprecated: true, requirements: [{key: a, operator: In, values: [b]}]}"),
 			[]refusal{no("{status: {amis: [{id: a}]}}", "status.amis[0].requirements", "Required value"), no("{status: {amis: [{requirements: []}]}}", "status.amis[0].id", "Required value"),
 				no("{status: {amis: [{id: a, requirements: [{operator: In}]}]}}", "status.amis[0].requirements[0].key", "Required value"), no("{status: {amis: [{id: a, requirements: [{key: a}]}]}}", "status.amis[0].requirements[0].operator", "Required value")}),
+		status("status.recentAMIs: id, family and requirements required, at most fifty",
+			with("{status: {recentAMIs: [%s]}}", "{id: a, family: Custom, requirements: []}", "{id: a, name: b, family: AL2023, requirements: [{key: a, operator: In, values: [b]}]}"),
+			[]refusal{no("{status: {recentAMIs: [{id: a, family: b}]}}", "status.recentAMIs[0].requirements", "Required value"),
+				no("{status: {recentAMIs: [{family: b, requirements: []}]}}", "status.recentAMIs[0].id", "Required value"),
+				no("{status: {recentAMIs: [{id: a, requirements: []}]}}", "status.recentAMIs[0].family", "Required value"),
+				no("{status: {recentAMIs: [{id: a, family: b, requirements: [{operator: In}]}]}}", "status.recentAMIs[0].requirements[0].key", "Required value"),
+				no("{status: {recentAMIs: [{id: a, family: b, requirements: [{key: a}]}]}}", "status.recentAMIs[0].requirements[0].operator", "Required value"),
+				no("{status: {recentAMIs: ["+strings.Repeat("{id: a, family: b, requirements: []}, ", 51)+"]}}", "status.recentAMIs", "must have at most 50 items")}),
 		status("status.placementGroup: id and strategy required", with("{status: {placementGroup: %s}}", "{id: pg-1, strategy: cluster}", "{id: pg-1, name: a, strategy: partition, partitionCount: 3}"),
 			[]refusal{no("{status: {placementGroup: {strategy: cluster}}}", "status.placementGroup.id", "Required value"),
 				no("{status: {placementGroup: {id: pg-1}}}", "status.placementGroup.strategy", "Required value")}),

@@ -27,6 +27,8 @@ func rolloutRules() []rule {
 		return rule{kind: kind, text: text, ok: ok, no: no}
 	}
 	long := strings.Repeat("x", 70000)
+	last := func(fields string) string { return "{status: {pools: [{name: a, lastGood: {" + fields + "}}]}}" }
+	const at = "status.pools[0].lastGood"
 	const (
 		durations = "should match"
 		places    = "should match"
@@ -69,7 +71,8 @@ func rolloutRules() []rule {
 		r("gates.webhook.caBundle: of https", []string{hook("url: \"https://h\", caBundle: YQ==")},
 			no(hook("url: \"http://h.n.svc\", caBundle: YQ=="), "spec.gates.webhook", "caBundle is for https"),
 			no(hook("url: \"https://h\", caBundle: "+strings.Repeat("YWFh", 23000)), "spec.gates.webhook.caBundle", "Too long")),
-		r("onFailure: Pause", []string{spec("onFailure: Pause")}, each(spec("onFailure: %s"), "spec.onFailure", "Unsupported value", "LastGood", `""`)...),
+		r("onFailure: Pause or LastGood", with(spec("onFailure: %s"), "Pause", "LastGood"),
+			each(spec("onFailure: %s"), "spec.onFailure", "Unsupported value", "Rollback", `""`)...),
 		r("windows: at most 16", nil, no(spec("windows: ["+repeat(17, "{schedule: \"@daily\", duration: 1h}")+"]"), "spec.windows", "must have at most 16 items")),
 		r("windows.schedule and duration: required", nil, no(window("duration: 1h"), "spec.windows[0].schedule", "Required value"),
 			no(window("schedule: \"@daily\""), "spec.windows[0].duration", "Required value")),
@@ -85,5 +88,11 @@ func rolloutRules() []rule {
 			each(spec("expiry: {withinBudgets: true, hardAfter: %s}"), "spec.expiry.hardAfter", durations, `""`, "3d")...),
 		{kind: kind, text: "status.pools: each with its name", on: statusUpdate,
 			no: []refusal{no("{status: {pools: [{step: 1}]}}", "status.pools[0].name", "Required value"), no("{status: {pools: [{name: a}, {name: a}]}}", "status.pools[1]", "Duplicate value")}},
+		{kind: kind, text: "status.pools.lastGood: passed and template required, all of it bounded", on: statusUpdate,
+			ok: []string{last(`passed: "2025-01-02T03:04:05Z", template: "{}"`), last(`passed: "2025-01-02T03:04:05Z", template: "{}", images: [a, b]`)},
+			no: []refusal{no(last(`template: "{}"`), at+".passed", "Required value"), no(last(`passed: "2025-01-02T03:04:05Z"`), at+".template", "Required value"),
+				no(last(`passed: "2025-01-02T03:04:05Z", template: `+strings.Repeat("x", 262145)), at+".template", "Too long"),
+				no(last(`passed: "2025-01-02T03:04:05Z", template: "{}", images: [`+repeat(33, "ami-#")+"]"), at+".images", "must have at most 32 items"),
+				no(last(`passed: "2025-01-02T03:04:05Z", template: "{}", images: [`+long[:257]+"]"), at+".images[0]", "Too long")}},
 	}, conditionRules(kind, false)...)
 }

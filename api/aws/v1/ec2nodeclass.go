@@ -424,6 +424,11 @@ type EC2NodeClassStatus struct {
 	// AMIs that nodes are launched from, newest first. The first one whose requirements a machine satisfies is used for it.
 	// +optional
 	AMIs []AMI `json:"amis,omitempty"`
+	// RecentAMIs are the last AMIs that were found, those in use among them, last found first. A RolloutPolicy goes back to no others.
+	// +kubebuilder:validation:MaxItems=50
+	// +listType=atomic
+	// +optional
+	RecentAMIs []RecentAMI `json:"recentAMIs,omitempty"`
 	// InstanceProfile that nodes use.
 	// +optional
 	InstanceProfile string `json:"instanceProfile,omitempty"`
@@ -494,6 +499,17 @@ type AMI struct {
 	// Requirements that a machine must satisfy for this image.
 	// +required
 	Requirements []corev1.NodeSelectorRequirement `json:"requirements"`
+}
+
+// MaxRecentAMIs is how many images the status of a class remembers.
+const MaxRecentAMIs = 50
+
+// RecentAMI is a machine image that was found for a family of nodes.
+type RecentAMI struct {
+	AMI `json:",inline"`
+	// Family of the class when the image was found: user data is written for it.
+	// +required
+	Family string `json:"family"`
 }
 
 // CapacityReservationType is the kind of a capacity reservation.

@@ -67,6 +67,9 @@ const (
 	BreakerTrippedAnnotationKey = Group + "/breaker-tripped"
 	// On a NodePool: when a gate of its RolloutPolicy last stopped disruption, RFC 3339. It stays when the stop is over.
 	RolloutTrippedAnnotationKey = Group + "/rollout-tripped"
+	// On a NodeClaim that was opened while the rollout of its NodePool was stopped: it is made from the template that passed last, and
+	// these images passed with it, separated by commas. The provider launches those that its node class has found before.
+	LastGoodImagesAnnotationKey = Group + "/last-good-images"
 
 	// On the pod template of a Deployment, else on its namespace, else on the NodePool of its node: "restart" if a rolling restart may move
 	// a pod that must not go without a successor. Any other value forbids it.

@@ -53,8 +53,9 @@ type RolloutPolicySpec struct {
 	// +optional
 	Gates RolloutGates `json:"gates,omitempty"`
 	// OnFailure is what happens when a gate trips. Pause stops all voluntary disruption of the NodePools until it is resumed, or until
-	// NodePool or node class get a new spec.
-	// +kubebuilder:validation:Enum=Pause
+	// NodePool or node class get a new spec. LastGood does that too, and lets new machines start with the template and the images of the
+	// last rollout that came to its end; where there was none it is like Pause.
+	// +kubebuilder:validation:Enum=Pause;LastGood
 	// +kubebuilder:default=Pause
 	// +optional
 	OnFailure RolloutFailure `json:"onFailure,omitempty"`
@@ -88,8 +89,11 @@ type RolloutStep struct {
 // RolloutFailure is what happens when a gate trips.
 type RolloutFailure string
 
-// RolloutPause stops all voluntary disruption of the NodePools.
-const RolloutPause RolloutFailure = "Pause"
+// The kinds of RolloutFailure.
+const (
+	RolloutPause    RolloutFailure = "Pause"    // stops all voluntary disruption of the NodePools
+	RolloutLastGood RolloutFailure = "LastGood" // does so, and new machines start with the state that passed last
+)
 
 // RolloutGates say what stops a rollout. They are looked at from its beginning to its end.
 type RolloutGates struct {
@@ -242,4 +246,24 @@ type RolloutPool struct {
 	// Evidence is why.
 	// +optional
 	Evidence string `json:"evidence,omitempty"`
+	// LastGood is what the machines of the last rollout that came to its end are made from.
+	// +optional
+	LastGood *RolloutState `json:"lastGood,omitempty"`
+}
+
+// RolloutState is what machines are made from.
+type RolloutState struct {
+	// Passed is when the rollout came to its end.
+	// +required
+	Passed metav1.Time `json:"passed"`
+	// Template is spec.template of the NodePool, as JSON. The templates of one policy have at most 256 KiB together.
+	// +kubebuilder:validation:MaxLength=262144
+	// +required
+	Template string `json:"template"`
+	// Images are the IDs of the images that machines of the rollout started from.
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=256
+	// +listType=atomic
+	// +optional
+	Images []string `json:"images,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -405,5 +406,39 @@ func TestAnotherVersionOfTheHash(t *testing.T) {
 				t.Errorf("the class is not ready: %+v", got.Status.Conditions)
 			}
 		})
+	}
+}
+
+// A class remembers the images that it found, those in use first, each for the family that it had then, and not without bound.
+func TestAClassRemembersItsImages(t *testing.T) {
+	image := func(id string) awsv1.AMI { return awsv1.AMI{ID: id, Requirements: nil} }
+	var got []awsv1.RecentAMI
+	say := func() (out string) {
+		for _, r := range got {
+			out += r.ID + "/" + r.Family + " "
+		}
+		return out
+	}
+	for _, step := range []struct {
+		found  []awsv1.AMI
+		family string
+		want   string
+	}{
+		{[]awsv1.AMI{image("a1"), image("a2")}, "AL2023", "a1/AL2023 a2/AL2023 "},
+		{[]awsv1.AMI{image("a1"), image("a2")}, "AL2023", "a1/AL2023 a2/AL2023 "},
+		{[]awsv1.AMI{image("b1")}, "AL2023", "b1/AL2023 a1/AL2023 a2/AL2023 "},
+		{nil, "AL2023", "b1/AL2023 a1/AL2023 a2/AL2023 "},
+		{[]awsv1.AMI{image("a2")}, "AL2023", "a2/AL2023 b1/AL2023 a1/AL2023 "},
+		{[]awsv1.AMI{image("a2")}, "Custom", "a2/Custom a2/AL2023 b1/AL2023 a1/AL2023 "},
+	} {
+		if got = recent(got, step.found, step.family); say() != step.want {
+			t.Errorf("%v: %s, want %s", step.found, say(), step.want)
+		}
+	}
+	for n := range 2 * awsv1.MaxRecentAMIs {
+		got = recent(got, []awsv1.AMI{image(strconv.Itoa(n))}, "AL2023")
+	}
+	if len(got) != awsv1.MaxRecentAMIs || got[0].ID != strconv.Itoa(2*awsv1.MaxRecentAMIs-1) {
+		t.Errorf("%d are remembered, %s first", len(got), got[0].ID)
 	}
 }

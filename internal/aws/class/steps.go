@@ -63,11 +63,26 @@ func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 		return unsure(err)
 	}
 	nc.Status.AMIs = images
+	nc.Status.RecentAMIs = recent(nc.Status.RecentAMIs, images, nc.AMIFamily())
 	if len(images) == 0 {
 		return missing(awsv1.ReasonAMINotFound, nothing("AMISelector", "AMIs", "amiSelectorTerms",
 			nc.Spec.AMISelectorTerms), shortInterval)
 	}
 	return found(longInterval)
+}
+
+// recent adds the images that were found to those that were found before.
+func recent(before []awsv1.RecentAMI, found []awsv1.AMI, family string) []awsv1.RecentAMI {
+	out := make([]awsv1.RecentAMI, 0, len(found)+len(before))
+	for _, image := range found {
+		out = append(out, awsv1.RecentAMI{AMI: image, Family: family})
+	}
+	for _, old := range before {
+		if old.Family != family || !slices.ContainsFunc(found, func(image awsv1.AMI) bool { return image.ID == old.ID }) {
+			out = append(out, old)
+		}
+	}
+	return out[:min(len(out), awsv1.MaxRecentAMIs)]
 }
 
 func (c *Controller) reservations(ctx context.Context, nc *awsv1.EC2NodeClass) finding {

@@ -34,11 +34,12 @@ type Service struct {
 	said map[string]string // the last trouble with each pool, so that it is said once
 
 	overlays *overlays // nil without the feature gate NodeOverlay
+	lastGood *lastGood // without the feature gate RolloutPolicies it restores nothing
 }
 
 // New returns a service for one provider.
 func New(p provider) *Service {
-	return &Service{provider: p, said: map[string]string{}}
+	return &Service{provider: p, said: map[string]string{}, lastGood: &lastGood{}}
 }
 
 // WithOverlays makes the service apply the NodeOverlays of a store.
@@ -63,7 +64,7 @@ func (s *Service) Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[
 // known returns the pools with their catalogues as the provider has them.
 func (s *Service) known(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool) {
 	pools, notReady = map[string]engine.Pool{}, map[string]bool{}
-	for p := range cluster.Pools.All(snap) {
+	for _, p := range s.lastGood.pools(snap) {
 		if ref := p.Spec.Template.Spec.NodeClassRef; !s.Serves(ref) {
 			if cloud.ServesGroup(s.provider, ref) {
 				notReady[p.Name] = true // one of our kinds that is not served: pods hear of it

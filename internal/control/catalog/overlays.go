@@ -83,7 +83,10 @@ func (s *Service) Corrected(ctx context.Context, pool string, c *cloud.Catalog) 
 	if p == nil {
 		return c
 	}
-	s.Pools(ctx, snap) // so that the newest overlays are judged
+	pools, _ := s.Pools(ctx, snap) // so that the newest overlays are judged
+	if known, ok := pools[pool]; ok {
+		p = known.Pool
+	}
 	return s.overlays.apply(p, c)
 }
 

@@ -44,15 +44,20 @@ type upkeepVersion struct {
 	row   *cluster.Node
 	pool  *v1.NodePool
 	class *cluster.NodeClass
-	// rollouts are the generations of RolloutPolicies: they say when claims expire.
+	// rollouts are the generations of RolloutPolicies, which say when claims expire, and the pools that they have stopped.
 	rollouts string
 }
 
-// generations returns the generations of the RolloutPolicies, "" where there are none.
-func generations(snap *cluster.Snapshot) string {
+// rolloutsOf returns the generations of the RolloutPolicies with the pools that they have stopped, "" where there are none.
+func rolloutsOf(snap *cluster.Snapshot) string {
 	out := ""
 	for p := range cluster.Rollouts.All(snap) {
 		out += fmt.Sprintf("%s/%d ", p.UID, p.Generation)
+		for i := range p.Status.Pools {
+			if e := &p.Status.Pools[i]; e.Tripped != nil {
+				out += e.Name + " "
+			}
+		}
 	}
 	return out
 }
@@ -62,7 +67,7 @@ func (l *Loop) upkeepRows(snap *cluster.Snapshot) iter.Seq2[string, upkeepVersio
 		if !snap.Synced() {
 			return
 		}
-		rollouts := generations(snap)
+		rollouts := rolloutsOf(snap)
 		for row := range snap.Nodes() {
 			if !l.managed(row) || row.Claim.DeletionTimestamp != nil {
 				continue
@@ -195,13 +200,14 @@ type driftInput struct {
 	poolGeneration int64
 	poolHash       string
 	class          *cluster.NodeClass // a new one with every write: what a class resolves to stands in its status
+	standsIn       bool               // it is made from the state that passed last, while the rollout of its pool is stopped
 	aged           bool               // it is older than expireAfter, and its RolloutPolicy has it replaced within budgets
 }
 
 func driftInputOf(claim *v1.NodeClaim, pool *v1.NodePool, snap *cluster.Snapshot, aged bool) driftInput {
 	in := driftInput{
 		claim: hashes(claim.Annotations), pool: pool.UID, poolGeneration: pool.Generation, poolHash: hashes(pool.Annotations),
-		class: snap.NodeClass(claim.Spec.NodeClassRef), aged: aged,
+		class: snap.NodeClass(claim.Spec.NodeClassRef), standsIn: rollout.StandsIn(snap, claim, pool), aged: aged,
 	}
 	if c := condition.Get(claim, v1.ConditionTypeLaunched); c != nil {
 		in.launched = c.Status
@@ -234,7 +240,9 @@ func (l *Loop) checkDrift(ctx context.Context, mine *kept, in driftInput, claim 
 	var reason string
 	if in.launched == metav1.ConditionTrue {
 		var err error
-		if reason, err = l.driftReason(ctx, mine, claim, pool, now); err != nil {
+		if in.standsIn {
+			reason = ""
+		} else if reason, err = l.driftReason(ctx, mine, claim, pool, now); err != nil {
 			return time.Time{}, err
 		}
 		if reason == "" && in.aged {

@@ -24,6 +24,9 @@ func (s *Service) record(t *task) journal.Record {
 	if ahead := t.created.Annotations[v1.OpenedAheadAnnotationKey]; ahead != "" {
 		forWhom += ", " + ahead
 	}
+	if last := sentence.StartedWith(t.created); last != "" {
+		forWhom += "; it " + last
+	}
 	r := journal.Record{
 		Act: journal.Opened, Loop: "opener", Snapshot: t.confirmed, Reason: t.reason, PricePerHour: o.Price.Dollars(),
 		Text:  fmt.Sprintf("planned as %s in %s (%s) for %s", o.Type, o.Zone, o.CapacityType, forWhom),

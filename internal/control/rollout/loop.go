@@ -22,6 +22,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/control/status"
 	"karpenter.sh/karpenter/internal/core/paused"
@@ -48,6 +49,7 @@ type Deps struct {
 	Client  client.Client
 	Metrics *telemetry.Metrics
 	Events  *telemetry.Events
+	Known   *label.Vocabulary
 }
 
 // Loop keeps the status of RolloutPolicies.
@@ -117,13 +119,14 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, p *rollout.Poli
 	looks, trips, silent := l.look(ctx, snap, p, fleets, now)
 	told.Status.Pools = nil
 	for i := range looks {
-		entry := p.Next(p.Entry(looks[i].Pool), &looks[i], now)
+		entry := p.Next(p.Entry(looks[i].Pool.Name), &looks[i], now)
 		if entry.Tripped != nil && entry.Evidence == "" {
 			entry.Evidence = trips[0].evidence
 		}
 		told.Status.Pools = append(told.Status.Pools, entry)
 	}
-	gates(told, silent, now)
+	rollout.Bound(told.Status.Pools)
+	gates(told, silent, l.startsWith(snap, p, told.Status.Pools), now)
 	if err := status.Write(ctx, l.Store, l.Client, cluster.Rollouts.Put, told, p.Object); err != nil || len(trips) == 0 {
 		return err
 	}
@@ -135,7 +138,7 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, p *rollout.Poli
 		"gate", trips[0].gate, "evidence", trips[0].evidence)
 	l.Metrics.RolloutTrips.WithLabelValues(told.Name, trips[0].gate).Inc()
 	l.Events.Publish(telemetry.Event{Object: telemetry.RolloutRef(told), Reason: telemetry.RolloutStopped,
-		Key: []string{string(told.UID), now.String()}, Message: trips[0].evidence})
+		Key: []string{string(told.UID), now.String()}, Message: condition.Get(told, v1alpha1.ConditionTypeGatesPassed).Message})
 	return nil
 }
 
@@ -146,7 +149,7 @@ func (l *Loop) look(ctx context.Context, snap *cluster.Snapshot, p *rollout.Poli
 	active := false
 	for _, pool := range p.Pools {
 		e := p.Entry(pool.Name)
-		seen := rollout.Look{Pool: pool.Name, Revision: rollout.Revision(snap, pool), Fleet: fleets[pool.Name],
+		seen := rollout.Look{Pool: pool, Revision: rollout.Revision(snap, pool), Fleet: fleets[pool.Name],
 			Resumed: resumed(pool, e, now)}
 		if _, since := rollout.Began(e); !since.IsZero() && e.Tripped == nil && e.Revision == seen.Revision {
 			active = true
@@ -243,8 +246,29 @@ func valid(o *v1alpha1.RolloutPolicy, p *rollout.Policy, unread error, now time.
 	}
 }
 
+// mostTold is how many pools a condition says about with what their new machines start.
+const mostTold = 10
+
+// startsWith says with what new machines of pools start that a gate stopped, where their policy asks for the state that passed last.
+func (l *Loop) startsWith(snap *cluster.Snapshot, p *rollout.Policy, entries []v1alpha1.RolloutPool) string {
+	out := ""
+	for i := range entries {
+		e := &entries[i]
+		pool := cluster.Pools.Get(snap, e.Name)
+		if pool == nil || !p.GoesBack(snap, pool, e) {
+			continue
+		}
+		if i == mostTold {
+			return out + "; so do others by their own conditions"
+		}
+		last, err := rollout.Restore(snap, pool, e.LastGood, l.Known)
+		out += "; " + sentence.LastGood(e, last, err)
+	}
+	return out
+}
+
 // gates sets the conditions about gates.
-func gates(o *v1alpha1.RolloutPolicy, silent []string, now time.Time) {
+func gates(o *v1alpha1.RolloutPolicy, silent []string, startsWith string, now time.Time) {
 	if len(silent) > 0 {
 		condition.SetFalse(o, v1alpha1.ConditionTypeGatesAnswered, v1alpha1.ReasonNoAnswer, strings.Join(silent, "; "), now)
 	} else {
@@ -255,7 +279,7 @@ func gates(o *v1alpha1.RolloutPolicy, silent []string, now time.Time) {
 		condition.SetTrue(o, v1alpha1.ConditionTypeGatesPassed, now)
 		return
 	}
-	condition.SetFalse(o, v1alpha1.ConditionTypeGatesPassed, v1alpha1.ReasonGateTripped, o.Status.Pools[at].Evidence, now)
+	condition.SetFalse(o, v1alpha1.ConditionTypeGatesPassed, v1alpha1.ReasonGateTripped, o.Status.Pools[at].Evidence+startsWith, now)
 }
 
 // resumed reports whether a pool that a gate stopped is not paused any more.
@@ -277,7 +301,8 @@ func (l *Loop) pauses(ctx context.Context, now time.Time) error {
 	var errs []error
 	for pool := range cluster.Pools.All(snap) {
 		var e *v1alpha1.RolloutPool
-		if p := of[pool.Name]; p != nil {
+		p := of[pool.Name]
+		if p != nil {
 			e = p.Entry(pool.Name)
 		}
 		_, halted := paused.Read(pool.Annotations, now)
@@ -287,7 +312,7 @@ func (l *Loop) pauses(ctx context.Context, now time.Time) error {
 			if halted || pool.Annotations[v1.RolloutTrippedAnnotationKey] == stampOf(e) {
 				continue // it stands still anyway, or a user has resumed it
 			}
-			pause(next, e)
+			pause(next, e, l.startsWith(snap, p, []v1alpha1.RolloutPool{*e}))
 		case ours && halted && aged(pool, now):
 			for _, key := range []string{v1.PausedAnnotationKey, v1.PausedReasonAnnotationKey, v1.PausedByAnnotationKey} {
 				delete(next.Annotations, key)
@@ -307,12 +332,12 @@ func aged(pool *v1.NodePool, now time.Time) bool {
 }
 
 // pause writes on a pool that a gate stopped it.
-func pause(pool *v1.NodePool, e *v1alpha1.RolloutPool) {
+func pause(pool *v1.NodePool, e *v1alpha1.RolloutPool, startsWith string) {
 	if pool.Annotations == nil {
 		pool.Annotations = map[string]string{}
 	}
 	pool.Annotations[v1.PausedAnnotationKey] = "true"
-	pool.Annotations[v1.PausedReasonAnnotationKey] = "its RolloutPolicy stopped it: " + e.Evidence
+	pool.Annotations[v1.PausedReasonAnnotationKey] = "its RolloutPolicy stopped it: " + e.Evidence + startsWith
 	pool.Annotations[v1.PausedByAnnotationKey] = v1.PausedByRollout
 	pool.Annotations[v1.RolloutTrippedAnnotationKey] = stampOf(e)
 }

@@ -58,6 +58,7 @@ type bench struct {
 	random   *rand.Rand
 	image    image     // of machines that boot now
 	serial   int       // of templates
+	ami      int       // of images of the class
 	evidence time.Time // when a fault of the present image could be seen first, zero while it could not
 	releases int
 	opened   map[string]bool // machines of the present template that were opened to replace others
@@ -73,8 +74,8 @@ func (b *bench) seen(at time.Time) {
 
 func (b *bench) options() sim.Options {
 	return sim.Options{
-		Cloud: fakecloud.Options{Catalog: func(*v1.NodePool) (*cloud.Catalog, error) { return shop, nil }, Boot: func(cloud.Machine) time.Duration {
-			switch b.image {
+		Cloud: fakecloud.Options{Catalog: func(*v1.NodePool) (*cloud.Catalog, error) { return shop, nil }, Boot: func(m cloud.Machine) time.Duration {
+			switch b.faultOf(m) {
 			case neverJoins:
 				b.seen(time.Now().Add(ready))
 			case joinsLate:
@@ -82,15 +83,15 @@ func (b *bench) options() sim.Options {
 				return 8 * time.Minute
 			}
 			return 40 * time.Second
-		}},
+		}, Image: b.class},
 		Joins: func(m cloud.Machine) bool {
-			if b.image == dies {
+			if b.faultOf(m) == dies {
 				time.AfterFunc(time.Hour, func() {
 					b.seen(time.Now())
 					memapi.Edit(b.API, "", sim.NodeName(m), func(n *corev1.Node) { sim.SetReady(n, corev1.ConditionUnknown) })
 				})
 			}
-			return b.image != neverJoins
+			return b.faultOf(m) != neverJoins
 		},
 		Sick: func(p *corev1.Pod, n *corev1.Node) bool {
 			if p.Annotations["release"] == "fails" {
@@ -120,6 +121,18 @@ func (b *bench) options() sim.Options {
 			return false
 		},
 	}
+}
+
+// class returns the image that the node class has found.
+func (b *bench) class() string { return fmt.Sprintf("ami-%d", b.ami) }
+
+// faultOf returns what is wrong with a machine that boots. Only machines of the present template and image have the present fault.
+func (b *bench) faultOf(m cloud.Machine) image {
+	claim, ok := sim.Find[*v1.NodeClaim](b.World, m.ClaimName)
+	if m.ImageID != b.class() || ok && claim.Labels["image"] != strconv.Itoa(b.serial) {
+		return good
+	}
+	return b.image
 }
 
 func (b *bench) setReady(key types.NamespacedName, status corev1.ConditionStatus) {
@@ -197,7 +210,8 @@ func inBench(t *testing.T, seed uint64, edit func(*v1alpha1.RolloutPolicy), test
 // run runs a Karpenter while do does something.
 func (b *bench) run(do func()) {
 	b.k = b.Karpenter(sim.KarpenterOptions{Name: "karpenter", Lag: 10 * time.Millisecond, Provision: true, Disrupt: true})
-	b.k.Add(rollout.New(rollout.Deps{Store: b.k.Store, Client: b.k.Client, Metrics: b.k.Metrics, Events: b.k.Sink()}).Run)
+	b.k.Add(rollout.New(rollout.Deps{Store: b.k.Store, Client: b.k.Client, Metrics: b.k.Metrics, Events: b.k.Sink(),
+		Known: b.k.Known()}).Run)
 	ctx, stop := context.WithCancel(b.t.Context())
 	done := make(chan struct{})
 	go func() { b.k.Run(ctx); close(done) }()

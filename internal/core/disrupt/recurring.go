@@ -43,6 +43,9 @@ func recurringOf(s *survey) (out map[string]string, judged time.Time) {
 	of := map[string]newest{}
 	for _, c := range s.rows {
 		claim := c.Node.Claim
+		if _, old := claim.Annotations[v1.LastGoodImagesAnnotationKey]; old {
+			continue // it was not made from the present template and class
+		}
 		launched := condition.Get(claim, v1.ConditionTypeLaunched)
 		if claim.Spec.NodeClassRef == nil || launched == nil || launched.Status != metav1.ConditionTrue || claim.DeletionTimestamp != nil {
 			continue

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/engine"
@@ -104,5 +105,26 @@ func TestWhyNamesNoPlaceInAPoolThatStandsStill(t *testing.T) {
 	why := WhyStays(w, Memory{}, "n")
 	if !slices.ContainsFunc(why, func(r Refusal) bool { return r.Code == NoPlace && r.Reason == v1.DisruptionReasonDrifted }) {
 		t.Errorf("%+v", why)
+	}
+}
+
+// A machine that was made from the state that passed last drifts as soon as its pool is resumed. What replaces it does not, so the nodes of
+// its class do not wait for each other.
+func TestAMachineThatWentBackMakesNoDriftRecur(t *testing.T) {
+	for name, back := range map[string]bool{"it is of the present template": false, "it went back": true} {
+		t.Run(name, func(t *testing.T) {
+			born := func(_ *corev1.Node, c *v1.NodeClaim) {
+				c.CreationTimestamp = metav1.NewTime(noon.Add(-3 * time.Minute))
+				condition.Clear(c, v1.ConditionTypeLaunched, noon)
+				condition.SetTrue(c, v1.ConditionTypeLaunched, noon.Add(-2*time.Minute))
+				if back {
+					c.Annotations = map[string]string{v1.LastGoodImagesAnnotationKey: "ami-1"}
+				}
+			}
+			w := twoPools().node("old", "b", "dear", onDemand, drift(-time.Hour)).node("young", "b", "dear", onDemand, drift(-time.Minute), born).world()
+			if recurring, _ := recurringOf(surveyOf(w)); len(recurring) > 0 == back {
+				t.Errorf("recurring: %v", recurring)
+			}
+		})
 	}
 }

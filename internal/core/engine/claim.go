@@ -79,7 +79,8 @@ func (b *raiser) claimOf(bin *problem.Bin, o *Opening) *v1.NodeClaim {
 	c.GenerateName = pool.Name + "-"
 	c.Labels = b.claimLabels(pool, b.Problem.Templates[bin.Template].Catalog, reqs)
 	c.Annotations = pool.Spec.Template.NodeAnnotations()
-	for _, key := range []string{v1.NodePoolHashAnnotationKey, v1.NodePoolHashVersionAnnotationKey, v1.KubeletCompatibilityAnnotationKey} {
+	for _, key := range []string{v1.NodePoolHashAnnotationKey, v1.NodePoolHashVersionAnnotationKey, v1.KubeletCompatibilityAnnotationKey,
+		v1.LastGoodImagesAnnotationKey} {
 		if v, ok := pool.Annotations[key]; ok {
 			c.Annotations[key] = v
 		}

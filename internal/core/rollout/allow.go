@@ -65,7 +65,7 @@ func (p *Policy) allow(e *v1alpha1.RolloutPool, f *Fleet, revision string, now t
 	}
 	steps := len(p.Object.Spec.Steps)
 	known := e != nil && e.Revision == revision
-	a.Still = !known && f.Drifted > 0 || known && e.Since != nil && (int(e.Step) < steps || e.Tripped != nil)
+	a.Still = !known && f.Drifted > 0 || known && (e.Tripped != nil || e.Since != nil && int(e.Step) < steps)
 	open, next, _ := p.window(now)
 	switch {
 	case known && e.Tripped != nil:

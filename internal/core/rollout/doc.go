@@ -7,6 +7,31 @@
 // left to be replaced, the rollout is over. All of that is read from the cluster; the status of the policy has the times and the number of
 // steps that have passed. So another leader goes on where the last one stopped.
 //
+// # The state that passed last
+//
+// With onFailure LastGood new machines of a stopped pool start as those of the last rollout that passed. For each pool the status of the
+// policy has one entry, and each step of this table is one write of it:
+//
+//	no rollout  -> rollout      a node drifted                            since
+//	rollout     -> rollout      step taken, watched, passed               bakingSince, step
+//	rollout     -> no rollout   no old node is left, and watched          lastGood = what the watched machines are made from
+//	any         -> stopped      a gate of the policy trips                tripped
+//	stopped     -> as before    a user resumed the pool                   judgedSince
+//	any         -> anew         pool or class have a new spec             all but lastGood is forgotten
+//
+// Only the third write sets lastGood, and it ends the rollout too. So a crash comes before it, and the next leader judges the machines
+// again, or after it. A gate that trips at the same look comes first. Why a bad state is not remembered as good:
+//
+//   - The template is that of the snapshot in which machines were judged, and its revision is that of the entry. The hash on each machine
+//     that counts is that of this template.
+//   - The images are those that machines run, not those that the class has found meanwhile.
+//   - A machine counts only if it was there when the last watch began, and if it is judged: not if it was there when the pool was resumed.
+//     Where none counts, what was remembered before stays.
+//
+// While a pool is stopped, package catalog puts the remembered template into it before anything is planned (Restore). Its claims carry the
+// images in an annotation. They count as new to nothing: they do not drift while the stop lasts, and are old machines after it. What a
+// status may have forged decides little: see Restore for templates; images must be among those that the node class has found.
+//
 // # Blame
 //
 // A machine counts as failed by the rule of package breaker: it did not get ready in time, or was ready and has not been for 45 seconds. A

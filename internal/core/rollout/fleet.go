@@ -38,7 +38,7 @@ func Fleets(snap *cluster.Snapshot, since map[string]time.Time) map[string]*Flee
 		}
 		began := since[pool]
 		drifted := drifts(n.Claim)
-		fresh := !began.IsZero() && !n.Claim.CreationTimestamp.Time.Before(began)
+		fresh := !began.IsZero() && !n.Claim.CreationTimestamp.Time.Before(began) && !wentBack(n.Claim)
 		if n.Deleting() {
 			if drifted && !fresh {
 				f.Leaving++

@@ -71,7 +71,7 @@ func (v *Verdict) Trips(g Gate) bool {
 func (j *Judge) Look(snap *cluster.Snapshot, l Limits, now time.Time) Verdict {
 	isNew := func(n *cluster.Node) bool {
 		return n.Claim != nil && n.Claim.Labels[v1.NodePoolLabelKey] == l.Pool && !n.Claim.CreationTimestamp.Time.Before(l.Since) &&
-			!drifts(n.Claim)
+			!drifts(n.Claim) && !wentBack(n.Claim)
 	}
 	j.machines.Look(snap, breaker.Limits{Since: l.Since, Ready: l.Ready, Judges: isNew, Proven: l.Ready}, now)
 	v := Verdict{Evidence: j.machines.Evidence()}

@@ -1,16 +1,18 @@
 package rollout
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 )
 
 // A Look is what was seen of a pool.
 type Look struct {
-	Pool     string
+	Pool     *v1.NodePool
 	Revision string
 	Fleet    *Fleet
 	Resumed  bool // it was stopped by a gate and is not paused any more
@@ -21,7 +23,10 @@ type Look struct {
 // Next returns the entry of a pool after a look at it. was is the entry before, nil if there was none.
 func (p *Policy) Next(was *v1alpha1.RolloutPool, at *Look, now time.Time) v1alpha1.RolloutPool {
 	stamp := func() *metav1.Time { return &metav1.Time{Time: now.UTC().Truncate(time.Second)} }
-	fresh := v1alpha1.RolloutPool{Name: at.Pool, Revision: at.Revision}
+	fresh := v1alpha1.RolloutPool{Name: at.Pool.Name, Revision: at.Revision}
+	if was != nil {
+		fresh.LastGood = was.LastGood
+	}
 	if was == nil || was.Revision != at.Revision {
 		if at.Fleet.Drifted > 0 {
 			fresh.Since = stamp()
@@ -58,11 +63,11 @@ func (p *Policy) advance(e *v1alpha1.RolloutPool, at *Look, now *metav1.Time) {
 		}
 		fallthrough
 	case !now.Time.Before(e.BakingSince.Add(p.bake(int(e.Step)))):
-		e.BakingSince = nil
 		if at.Fleet.Drifted == 0 {
-			*e = v1alpha1.RolloutPool{Name: e.Name, Revision: e.Revision}
+			*e = v1alpha1.RolloutPool{Name: e.Name, Revision: e.Revision, LastGood: cmp.Or(passed(e, at, now), e.LastGood)}
 			return
 		}
+		e.BakingSince = nil
 		e.Step++
 	}
 }

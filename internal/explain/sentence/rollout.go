@@ -3,7 +3,10 @@ package sentence
 import (
 	"fmt"
 	"strings"
+	"time"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/rollout"
 )
@@ -23,6 +26,33 @@ func heldByRollout(r *disrupt.Refusal) string {
 	text := fmt.Sprintf("RolloutPolicy %q holds it: %s%s", r.Name, rolloutTexts[rollout.State(r.Value)], until(r))
 	if r.Detail != "" {
 		text += ": " + r.Detail
+	}
+	return text
+}
+
+// LastGood says with what new machines of a pool start while its rollout is stopped: last is the pool with the state that passed last, err
+// says why the machines do not start with that.
+func LastGood(e *v1alpha1.RolloutPool, last *v1.NodePool, err error) string {
+	if err != nil {
+		return fmt.Sprintf("new machines of NodePool %s start with its present template and images: %v", e.Name, err)
+	}
+	images := ""
+	if len(e.LastGood.Images) > 0 {
+		images = " and images " + strings.Join(e.LastGood.Images, ", ")
+	}
+	return fmt.Sprintf("new machines of NodePool %s start with template %s%s, which passed at %s", e.Name,
+		last.Annotations[v1.NodePoolHashAnnotationKey], images, e.LastGood.Passed.UTC().Format(time.RFC3339))
+}
+
+// StartedWith says that the machine of a claim started with the state that passed last, "" if it did not.
+func StartedWith(claim *v1.NodeClaim) string {
+	images, ok := claim.Annotations[v1.LastGoodImagesAnnotationKey]
+	if !ok {
+		return ""
+	}
+	text := "started with the template that passed last, as its RolloutPolicy had stopped its NodePool"
+	if images != "" {
+		text += "; so had images " + strings.ReplaceAll(images, ",", ", ")
 	}
 	return text
 }

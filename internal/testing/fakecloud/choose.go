@@ -222,7 +222,6 @@ func (c choice) machine(claim *v1.NodeClaim, token string, now time.Time) *machi
 	m.ProviderID = providerID(c.offer.Zone(), token)
 	m.ClaimName, m.PoolName = claim.Name, claim.Labels[v1.NodePoolLabelKey]
 	m.InstanceType, m.Zone, m.CapacityType = c.kind.Name, c.offer.Zone(), c.offer.CapacityType()
-	m.ImageID = "ami-fake"
 	m.Labels = c.labels(claim)
 	m.Capacity, m.Allocatable = c.kind.CapacityAs(c.offer), c.kind.Allocatable(c.offer)
 	m.Created = now

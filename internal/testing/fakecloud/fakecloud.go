@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +34,9 @@ type Options struct {
 	Shutdown time.Duration
 	// Lag is how long Get and List do not see a new machine.
 	Lag time.Duration
+	// Image returns the image that new machines start from; nil for "ami-fake". Machines with another one have drifted. Claims may go back
+	// to those that it returned before.
+	Image func() string
 	// Journal names a file in which the machines are kept; empty for none.
 	Journal string
 }
@@ -52,6 +56,7 @@ type Cloud struct {
 	byToken  map[string]string   // launch token → provider id
 	stock    map[Where]int       // what is left of it; missing: as much as one likes
 	drift    map[string]cloud.DriftReason
+	images   map[string]bool // that machines started from
 	fault    func(Call) Fault
 	seenDry  map[offeringKey]time.Time
 	catalogs map[*cloud.Catalog]*view
@@ -177,6 +182,7 @@ func (c *Cloud) launch(claim *v1.NodeClaim, base *cloud.Catalog) (cloud.Machine,
 		return cloud.Machine{}, err
 	}
 	m := choice.machine(claim, token, now)
+	m.ImageID = c.image(claim)
 	c.machines[m.ProviderID], c.byToken[token] = m, m.ProviderID
 	c.launches++
 	c.record(m)
@@ -340,10 +346,32 @@ func (c *Cloud) Drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.DriftRe
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m, ok := c.machines[claim.Status.ProviderID]; !ok || m.Gone {
+	m, ok := c.machines[claim.Status.ProviderID]
+	if !ok || m.Gone {
 		return "", fmt.Errorf("drift of %s: %w", claim.Status.ProviderID, cloud.ErrNotFound)
 	}
+	if c.options.Image != nil && m.ImageID != c.options.Image() {
+		return awsv1.DriftReasonAMI, nil
+	}
 	return c.drift[claim.Name], nil
+}
+
+// image returns the image that the machine of a claim starts from.
+func (c *Cloud) image(claim *v1.NodeClaim) string {
+	if c.options.Image == nil {
+		return "ami-fake"
+	}
+	now := c.options.Image()
+	if c.images == nil {
+		c.images = map[string]bool{}
+	}
+	c.images[now] = true
+	for id := range strings.SplitSeq(claim.Annotations[v1.LastGoodImagesAnnotationKey], ",") {
+		if c.images[id] {
+			return id
+		}
+	}
+	return now
 }
 
 func (c *Cloud) lagged(m *machine) bool { return time.Since(m.Created) >= c.options.Lag }

@@ -156,7 +156,7 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 	if o.Devices {
 		settings.Selects = selector.Selects
 	}
-	catalogs := catalog.New(provider)
+	catalogs := catalog.New(provider).WithRollouts(known())
 	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink)
 	opener.Journal = k.Journal
 	planning := provision.New(provision.Deps{
@@ -193,6 +193,9 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 
 // Add adds a loop.
 func (k *Karpenter) Add(run func(context.Context) error) { k.runs = append(k.runs, run) }
+
+// Known is what the core and AWS know about labels.
+func (k *Karpenter) Known() *label.Vocabulary { return known() }
 
 // Sink is where loops publish events.
 func (k *Karpenter) Sink() *telemetry.Events { return k.sink }

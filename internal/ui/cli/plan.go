@@ -26,6 +26,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/overlay"
+	"karpenter.sh/karpenter/internal/core/rollout"
 	"karpenter.sh/karpenter/internal/core/work"
 	"karpenter.sh/karpenter/internal/explain/sentence"
 )
@@ -310,7 +311,9 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 		classes[c.Name] = c
 	}
 	p.idle = map[string]idlePool{}
+	_, rollouts := rollout.Read(snap)
 	for _, pool := range o.pools {
+		pool = withLastGood(env, snap, rollouts[pool.Name], pool, known)
 		if err := pool.Validate(known); err != nil {
 			fmt.Fprintf(env.Err, "NodePool %q is left out: %v\n", pool.Name, err)
 			continue
@@ -357,6 +360,24 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 	}
 	p.useCommitments(env, o.commitments, &in)
 	return in, nil
+}
+
+// withLastGood returns a pool as the controller plans new machines of it, and reports where that is with the state that passed last.
+func withLastGood(env Env, snap *cluster.Snapshot, p *rollout.Policy, pool *v1.NodePool, known *label.Vocabulary) *v1.NodePool {
+	if p == nil {
+		return pool
+	}
+	e := p.Entry(pool.Name)
+	if !p.GoesBack(snap, pool, e) {
+		return pool
+	}
+	last, err := rollout.Restore(snap, pool, e.LastGood, known)
+	fmt.Fprintf(env.Err, "RolloutPolicy %q stopped the rollout of NodePool %q: %s\n", p.Object.Name, pool.Name,
+		sentence.LastGood(e, last, err))
+	if err != nil {
+		return pool
+	}
+	return last
 }
 
 // applyOverlays applies NodeOverlays to the catalogues of pools. Overlays that the controller does not apply are

@@ -39,6 +39,7 @@ type nodeAnswer struct {
 	PricePerHour float64 `json:"pricePerHour"` // 0 where it is not known
 	Pods         int     `json:"pods"`         // on it, those of DaemonSets too
 	OpenedAhead  string  `json:"openedAhead,omitempty"`
+	LastGood     string  `json:"lastGood,omitempty"`
 	Spot         string  `json:"spot,omitempty"` // its price, and how often such machines are taken back
 	// CoveredBy are the commitments that cover it, and RentPerHour is what the bill falls by when it goes.
 	CoveredBy   []coverAnswer `json:"coveredBy,omitempty"`
@@ -162,6 +163,7 @@ func newNodeAnswer(w *disrupt.World, row *cluster.Node) *nodeAnswer {
 		CapacityType: labels[v1.CapacityTypeLabelKey], PricePerHour: priceOf(w, row).Dollars(), Pods: len(row.Pods), Holds: []holdAnswer{}}
 	if row.Claim != nil {
 		a.NodeClaim, a.OpenedAhead = row.Claim.Name, row.Claim.Annotations[v1.OpenedAheadAnnotationKey]
+		a.LastGood = sentence.StartedWith(row.Claim)
 	}
 	if p, ok := w.Pools[row.Pool()]; ok {
 		a.Spot = spotSentence(&p, labels, w.Terms.InterruptionCost)
@@ -274,6 +276,9 @@ func (a *nodeAnswer) write(w io.Writer, format string) error {
 	}
 	if a.OpenedAhead != "" {
 		fmt.Fprintf(w, "It was %s.\n", a.OpenedAhead)
+	}
+	if a.LastGood != "" {
+		fmt.Fprintf(w, "It %s.\n", a.LastGood)
 	}
 	if a.Spot != "" {
 		fmt.Fprintf(w, "It is %s.\n", a.Spot)

@@ -33,3 +33,29 @@ func TestWhyNodeSaysWhatAMachineWasOpenedFor(t *testing.T) {
 		}
 	}
 }
+
+// "why node" says that a machine was made from the state that passed last.
+func TestWhyNodeSaysThatAMachineWentBack(t *testing.T) {
+	w := twoNodes(t, "")
+	s := cluster.NewStore()
+	s.Update(func(d *cluster.Draft) {
+		for n := range w.Snap.Nodes() {
+			claim := n.Claim.DeepCopy()
+			if n.Name == "dear" {
+				claim.Annotations = map[string]string{v1.LastGoodImagesAnnotationKey: "ami-1,ami-2"}
+			}
+			d.PutClaim(claim)
+			d.PutNode(n.Node)
+		}
+	})
+	const want = "\nIt started with the template that passed last, as its RolloutPolicy had stopped its NodePool; so had images ami-1, ami-2.\n"
+	for name, back := range map[string]bool{"dear": true, "cheap": false} {
+		var out strings.Builder
+		if err := newNodeAnswer(w, s.Snapshot().Node(name)).write(&out, ""); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out.String(), want) != back || strings.Contains(out.String(), "It started") != back {
+			t.Errorf("node %s: %s", name, out.String())
+		}
+	}
+}

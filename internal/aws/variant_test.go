@@ -12,7 +12,7 @@ import (
 func TestAKubeletAnnotationWithAnAbsurdNumberIsRefused(t *testing.T) {
 	begin := time.Now()
 	for _, amount := range []string{"1e-40000000", `1\u0065-40000000`} {
-		_, err := (&kubelets{}).classWith(&awsv1.EC2NodeClass{}, `{"kubeReserved":{"cpu":"`+amount+`"}}`)
+		_, err := (&variants{}).class(variant{class: &awsv1.EC2NodeClass{}, kubelet: `{"kubeReserved":{"cpu":"` + amount + `"}}`})
 		if err == nil || !strings.Contains(err.Error(), "1e-40000000") {
 			t.Errorf("%s: %v", amount, err)
 		}
