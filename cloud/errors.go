@@ -8,6 +8,9 @@ import (
 // ErrNotFound says that the machine does not exist, or no longer.
 var ErrNotFound = errors.New("machine not found")
 
+// ErrRebootRefused says that the cloud does not reboot the machine, and that to try again would not help.
+var ErrRebootRefused = errors.New("the cloud refuses to reboot the machine")
+
 // A NoCapacityError says that the cloud has none of what the claim allows now. The claim is given up and its pods are
 // planned again, without the offerings that ran dry.
 type NoCapacityError struct{ Err error }
