@@ -115,6 +115,7 @@ var laws = []law{
 	{"nothing is adopted but what was inherited and is of no other pool", onlyInherited},
 	{"a fresh machine has not drifted", fresh},
 	{"repair policies are sensible", repair},
+	{"a reboot keeps the machine, and one that is gone is not rebooted", reboot},
 }
 
 func constant(t *testing.T, w *World) {
@@ -559,6 +560,40 @@ func repair(t *testing.T, w *World) {
 	for _, p := range w.Provider.RepairPolicies() {
 		if p.ConditionType == "" || p.Status == "" || p.Toleration <= 0 || p.Grace != nil && *p.Grace < 0 {
 			t.Errorf("policy %+v", p)
+		}
+	}
+}
+
+func reboot(t *testing.T, w *World) {
+	p, ok := w.Provider.(cloud.Rebooter)
+	if !ok {
+		t.Skip("the provider reboots no machines")
+	}
+	claim := w.Claim("reboot")
+	claim.Status.ProviderID = w.launch(t, w.Provider, claim).ProviderID
+	w.eventually(t, "the reboot is accepted, or refused for good", func() error {
+		err := p.MayReboot(t.Context(), claim)
+		if err == nil {
+			err = p.Reboot(t.Context(), claim, "one")
+		}
+		if !w.NoReboots {
+			return err
+		}
+		if !errors.Is(err, cloud.ErrRebootRefused) {
+			return fmt.Errorf("error %w, want that it is refused", err)
+		}
+		return nil
+	})
+	w.wantMachines(t, w.Provider, 1)
+	w.eventually(t, "the machine is gone", func() error {
+		if err := w.Provider.Terminate(t.Context(), claim.Status.ProviderID); !errors.Is(err, cloud.ErrNotFound) {
+			return fmt.Errorf("error %w", err)
+		}
+		return nil
+	})
+	for name, err := range map[string]error{"MayReboot": p.MayReboot(t.Context(), claim), "Reboot": p.Reboot(t.Context(), claim, "two")} {
+		if !errors.Is(err, cloud.ErrNotFound) && !errors.Is(err, cloud.ErrRebootRefused) {
+			t.Errorf("%s of a machine that is gone = %v, want ErrNotFound", name, err)
 		}
 	}
 }

@@ -50,6 +50,8 @@ type Settings struct {
 	Labels  label.Table // what the provider knows about labels
 	Planner disrupt.Settings
 	Repairs *lifecycle.Repairs // nil where broken nodes are not repaired
+	// MayReboot asks the provider whether it would reboot the machine of a claim; see cloud.Rebooter.
+	MayReboot func(context.Context, *v1.NodeClaim) error
 	Engine  engine.Settings
 }
 
