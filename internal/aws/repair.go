@@ -93,5 +93,5 @@ func (ms *machines) reboot(ctx context.Context, claim *v1.NodeClaim, call *ec2.R
 	return err
 }
 
-// notRebooted are the codes with which EC2 refuses to reboot a machine because of what it is, such as one that is stopped.
+// notRebooted are the codes with which EC2 refuses to reboot a machine because of its state or type, such as a stopped machine.
 var notRebooted = []string{"IncorrectInstanceState", "UnsupportedOperation"}

@@ -90,7 +90,8 @@ func (s *Settings) List() []setting.Setting {
 		setting.Bool(&s.AllOfferings, "all-offering-metrics",
 			"Metrics of prices and availability for all that NodePools may buy, which are megabytes at each scrape; otherwise for the "+
 				"instance types of the fleet and for what is sold out."),
-		setting.Func("aws-feature-gates", celGate+"=false,"+rebootGate+"=false", "Features of the provider to switch on or off.", s.readGates),
+		setting.Func("aws-feature-gates", celGate+"=false,"+rebootGate+"=false",
+			"Features of the provider to switch on or off.", s.readGates),
 	}
 }
 

@@ -192,8 +192,8 @@ func machine(j awsmodel.Join) join.Machine {
 	}
 }
 
-// gone removes the node of a machine that ceased to exist. A machine that reboots says that it is not ready; one that stops or is cut off
-// only falls silent: its node stays until it is noticed.
+// gone removes the node of a machine that ceased to exist. A machine that reboots says that it is not ready. A machine that stops or is
+// cut off only falls silent: its node stays until it is noticed.
 func (h *host) gone(g awsmodel.Gone) {
 	switch g.State {
 	case "terminated":

@@ -208,7 +208,8 @@ func (n *Nodes) Rebooting(ctx context.Context, node string) {
 			if err := n.silence(ctx, node); err != nil {
 				return err
 			}
-			patch := []byte(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"KubeletNotReady","message":"node is shutting down"}]}}`)
+			patch := []byte(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"KubeletNotReady",` +
+				`"message":"node is shutting down"}]}}`)
 			_, err := n.client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 			if apierrors.IsNotFound(err) {
 				return nil

@@ -195,7 +195,9 @@ func (l *look) checkReboots(ctx context.Context) ([]Finding, error) {
 		PolicySourceArn: role.Arn, ActionNames: []string{"ec2:RebootInstances"},
 		ResourceArns: []string{arn.ARN{Partition: cmp.Or(l.me.Partition, "aws"), Service: "ec2", Region: l.cfg.Region,
 			AccountID: l.me.AccountID, Resource: "instance/i-0123456789abcdef0"}.String()},
-		ContextEntries: []iamtypes.ContextEntry{tag(awsv1.TagClusterPrefix+l.Cluster, awsv1.TagClusterOwned), tag(awsv1.TagNodePool, "default")},
+		ContextEntries: []iamtypes.ContextEntry{
+			tag(awsv1.TagClusterPrefix+l.Cluster, awsv1.TagClusterOwned), tag(awsv1.TagNodePool, "default"),
+		},
 	})
 	if err != nil {
 		return nil, err

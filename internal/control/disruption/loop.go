@@ -52,7 +52,7 @@ type Settings struct {
 	Repairs *lifecycle.Repairs // nil where broken nodes are not repaired
 	// MayReboot asks the provider whether it would reboot the machine of a claim; see cloud.Rebooter.
 	MayReboot func(context.Context, *v1.NodeClaim) error
-	Engine  engine.Settings
+	Engine    engine.Settings
 }
 
 // catalogs gives the pools that this provider serves, with what each can launch; a pool that must get no new nodes

@@ -32,15 +32,15 @@ type facts struct {
 	leaving, terminating bool
 	// rebooting nodes come back, and rebooted ones were initialized before.
 	rebooting, rebooted bool
-	consolidatable       bool
-	drifted              *metav1.Condition // while it is True
-	pool                 string
-	bought               purchase
-	labels               map[string]string // by which it is priced
-	catalog              *cloud.Catalog    // of which it was priced last
-	dollars              cloud.NanoUSD
-	priced               bool
-	zone                 string
+	consolidatable      bool
+	drifted             *metav1.Condition // while it is True
+	pool                string
+	bought              purchase
+	labels              map[string]string // by which it is priced
+	catalog             *cloud.Catalog    // of which it was priced last
+	dollars             cloud.NanoUSD
+	priced              bool
+	zone                string
 
 	cost   float64        // see Candidate
 	moving []*cluster.Pod // need another home when the node goes

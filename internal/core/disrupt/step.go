@@ -71,7 +71,8 @@ func (s *Step) ID() string {
 	return string(s.Reason) + "/" + strings.Join(names, ",")
 }
 
-// Decision is "reboot" when the machines stay, "delete" when nothing is opened, "terminate-first" when the replacement opens afterwards, "replace" otherwise.
+// Decision is "reboot" when the machines stay, "delete" when nothing is opened, "terminate-first" when the replacement opens afterwards,
+// "replace" otherwise.
 func (s *Step) Decision() string {
 	switch {
 	case s.Reboot:

@@ -41,19 +41,19 @@ type RebootFailure string
 
 // Failures of reboots.
 const (
-	RebootGraceInvalid RebootFailure = "grace period"
-	RebootWithoutID    RebootFailure = "no boot id"
-	RebootWithoutNode  RebootFailure = "no node"
-	RebootHeld         RebootFailure = "pods stay"
-	RebootRefused      RebootFailure = "refused"
-	RebootNotAccepted  RebootFailure = "not accepted"
-	RebootTooSlow      RebootFailure = "too slow"
+	RebootGraceInvalid RebootFailure = "GraceInvalid"
+	RebootWithoutID    RebootFailure = "NoBootID"
+	RebootWithoutNode  RebootFailure = "NoNode"
+	RebootHeld         RebootFailure = "Held"
+	RebootRefused      RebootFailure = "Refused"
+	RebootNotAccepted  RebootFailure = "NotAccepted"
+	RebootTooSlow      RebootFailure = "TooSlow"
 )
 
 // A RebootEnd says how a reboot ended.
 type RebootEnd struct {
 	Failure  RebootFailure // "" for a reboot that succeeded
-	Detail   string        // what the provider said
+	Detail   string        // what the provider said, or the annotation that cannot be read
 	Took     time.Duration // since the request
 	Recovery time.Duration // since the provider was asked, of a reboot that succeeded
 }
@@ -135,8 +135,8 @@ func Vacates(claim *v1.NodeClaim, node *corev1.Node) bool {
 	if claim == nil || node == nil || claim.DeletionTimestamp != nil || !hasTaint(node, isRebootingTaint) || !requested(claim) {
 		return false
 	}
-	grace, err := rebootGrace(claim)
-	return err == nil && (grace == nil || *grace > 0)
+	grace, valid := rebootGrace(claim)
+	return valid && (grace == nil || *grace > 0)
 }
 
 // requested reports whether a reboot of the claim's machine is requested for which nothing was begun at the provider.
@@ -146,17 +146,14 @@ func requested(claim *v1.NodeClaim) bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason != v1.ReasonRebootIssued && !asked
 }
 
-// rebootGrace returns what bounds the drain before a reboot, nil if nothing does.
-func rebootGrace(claim *v1.NodeClaim) (*time.Duration, error) {
+// rebootGrace returns what bounds the drain before a reboot, nil if nothing does, and whether that is a duration.
+func rebootGrace(claim *v1.NodeClaim) (bound *time.Duration, valid bool) {
 	text, bounded := claim.Annotations[v1.RebootGracePeriodAnnotationKey]
 	if !bounded {
-		return nil, nil
+		return nil, true
 	}
 	grace, err := time.ParseDuration(text)
-	if err == nil && grace < 0 {
-		err = fmt.Errorf("%s is negative", text)
-	}
-	return &grace, err
+	return &grace, err == nil && grace >= 0
 }
 
 // reboot carries a reboot on, and reports whether it still goes on. Where settings have no machine rebooted, a reboot that was begun by
@@ -182,7 +179,6 @@ func (w *work) reboot() (goesOn bool) {
 	if !w.now.Before(began.Add(bootTimeout)) {
 		return w.endReboot(RebootEnd{Failure: RebootTooSlow})
 	}
-	w.wake(began.Add(bootTimeout))
 	if c.Reason != v1.ReasonRebootIssued && w.settings.Reboots {
 		switch {
 		case booted: // although no answer of the provider was written
@@ -194,18 +190,19 @@ func (w *work) reboot() (goesOn bool) {
 			w.asks = true
 		}
 	}
+	w.wake(began.Add(bootTimeout))
 	w.unlabel()
 	return true
 }
 
 // vacate closes the node, and waits until its pods have left or had their time to.
 func (w *work) vacate(since time.Time) (goesOn bool) {
-	grace, err := rebootGrace(w.claim)
+	grace, valid := rebootGrace(w.claim)
 	switch {
 	case !w.settings.Reboots:
 		return w.endReboot(RebootEnd{Failure: RebootRefused})
-	case err != nil:
-		return w.endReboot(RebootEnd{Failure: RebootGraceInvalid, Detail: err.Error()})
+	case !valid:
+		return w.endReboot(RebootEnd{Failure: RebootGraceInvalid, Detail: w.claim.Annotations[v1.RebootGracePeriodAnnotationKey]})
 	case len(w.nodes) != 1 && w.now.Before(since.Add(acceptTimeout)):
 		w.wake(since.Add(acceptTimeout))
 		return true

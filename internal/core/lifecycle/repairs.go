@@ -64,8 +64,8 @@ func (r *Repairs) Reboots() bool {
 	return r != nil && slices.ContainsFunc(r.policies, func(p cloud.RepairPolicy) bool { return p.Reboot })
 }
 
-// Of returns what is wrong with a node now, nil if nothing is. A condition that stands since before a reboot counts from its end. One that
-// does not say since when it stands counts as no fault.
+// Of returns what is wrong with a node now, nil if nothing is. A condition that stood before a reboot counts from the end of
+// the reboot. A condition without the time of its transition counts as no fault.
 // Without policies no node has one, and none while its machine is being rebooted.
 func (r *Repairs) Of(node *corev1.Node, claim *v1.NodeClaim, now time.Time) *Fault {
 	if r == nil || condition.IsTrue(claim, v1.ConditionTypeRebooting) {

@@ -16,14 +16,14 @@ func Rebooting(c corev1.NodeCondition) string {
 // RebootSeen says that a machine has booted.
 const RebootSeen = "The machine has booted: its node has another boot id."
 
-// Reboot says how a reboot ended; nothing for one that succeeded.
+// Reboot says how a reboot failed; nothing where it succeeded.
 func Reboot(e lifecycle.RebootEnd) string {
 	why := ""
 	switch e.Failure {
 	case "":
 		return ""
 	case lifecycle.RebootGraceInvalid:
-		why = "the grace period of its drain cannot be read: " + e.Detail
+		why = fmt.Sprintf("the grace period of its drain is no duration: %q", e.Detail)
 	case lifecycle.RebootWithoutID:
 		why = "its kubelet reports no boot id, so no boot would be noticed"
 	case lifecycle.RebootWithoutNode:

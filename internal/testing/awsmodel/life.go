@@ -29,9 +29,9 @@ type Join struct {
 	BootID                                      string
 }
 
-// A Gone says that a machine no longer serves the cluster. State is "shutting-down" or "stopped" when its kubelet has ended,
-// "rebooting" when it ends and will join again, "unreachable" when it is silent, and "terminated" when it has ceased to exist. Reason is EC2's code for who ended it, such as
-// "Client.UserInitiatedShutdown".
+// A Gone says that a machine no longer serves the cluster. State is "shutting-down" or "stopped" when its kubelet has ended, "rebooting"
+// when it ends and will join again, "unreachable" when it is silent, and "terminated" when it has ceased to exist. Reason is EC2's code for
+// who ended it, such as "Client.UserInitiatedShutdown".
 type Gone struct {
 	InstanceID, ProviderID, NodeName, State, Reason string
 }
