@@ -92,13 +92,13 @@ func (s *search) reboots(of replacing, counted []*Candidate) (steps []*Step, oth
 }
 
 // repairs proposes to reboot or replace broken nodes as budgets allow. Nodes that were never initialised count in no budget, so none holds
-// them.
+// them; a node that did not come back from a reboot counts.
 func (s *search) repairs(broken []*Candidate) []*Step {
 	of := replacing{method: Repair, reason: v1.DisruptionReasonUnhealthy, closed: map[string]bool{}}
 	var counted, others []*Candidate
 	for _, c := range broken {
 		of.closed[c.Name()] = true
-		if c.Node.Initialized() || c.rebooted {
+		if c.Node.Initialized() {
 			counted = append(counted, c)
 		} else {
 			others = append(others, c)
@@ -109,10 +109,15 @@ func (s *search) repairs(broken []*Candidate) []*Step {
 	counted, others = slices.DeleteFunc(counted, (*Candidate).Static), slices.DeleteFunc(others, (*Candidate).Static)
 	steps = append(steps, s.replace(of, counted)...)
 	for _, c := range others {
+		if c.rebooted && len(s.ledger.Fits(of.reason, []*Candidate{c})) == 0 {
+			continue
+		}
 		answer := s.whatIf.insist([]*Candidate{c}, engine.Question{Pools: s.whatIf.opens(of.reason, nil),
 			Gone: goneBy(steps), Closed: union(s.survey.closed, of.closed)})
 		for i := range answer.parts {
-			steps = append(steps, of.step(&answer.parts[i]))
+			if !c.rebooted || s.ledger.Take(of.reason, []*Candidate{c}) {
+				steps = append(steps, of.step(&answer.parts[i]))
+			}
 		}
 		for c, stuck := range answer.refused {
 			s.hold(of.reason, c, noPlace(stuck))
