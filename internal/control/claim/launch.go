@@ -27,6 +27,7 @@ type launch struct {
 	next     time.Time // not to be tried before
 	asked    time.Time // when the cloud was last asked whether the machine still runs
 	counted  bool      // as a machine that did not become a node
+	rebooted string    // the operation of the last reboot that the provider accepted
 }
 
 // launch asks the cloud for the claim's machine and writes down what came of it.

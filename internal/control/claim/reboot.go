@@ -24,15 +24,20 @@ func (l *Loop) occupied(row *cluster.Node) bool {
 
 // reboot asks the provider to reboot the machine of a claim, and writes what it answers. A call without an answer is repeated.
 func (l *Loop) reboot(ctx context.Context, v lifecycle.View) (time.Time, error) {
+	mine, operation := l.launches.of(v.Claim), lifecycle.Operation(v.Claim)
 	rebooter, ok := l.Cloud.(cloud.Rebooter)
 	err := cloud.ErrRebootRefused
-	if ok {
+	switch {
+	case mine.rebooted == operation: // only its answer is not written yet
+		err = nil
+	case ok:
 		call, cancel := context.WithTimeout(ctx, askCall)
-		err = rebooter.Reboot(call, v.Claim, lifecycle.Operation(v.Claim))
+		err = rebooter.Reboot(call, v.Claim, operation)
 		cancel()
 	}
 	switch {
 	case err == nil:
+		mine.rebooted = operation
 		telemetry.Log(ctx).Info("rebooting machine", "NodeClaim", v.Claim.Name, "provider-id", v.Claim.Status.ProviderID)
 		return time.Time{}, l.write(ctx, v, lifecycle.Issued(v, time.Now()))
 	case errors.Is(err, cloud.ErrRebootRefused), errors.Is(err, cloud.ErrNotFound):
