@@ -584,11 +584,14 @@ func reboot(t *testing.T, w *World) {
 		}
 		return nil
 	})
-	for name, err := range map[string]error{"MayReboot": p.MayReboot(t.Context(), claim), "Reboot": p.Reboot(t.Context(), claim, "two")} {
-		if !errors.Is(err, cloud.ErrNotFound) && !errors.Is(err, cloud.ErrRebootRefused) {
-			t.Errorf("%s of a machine that is gone = %v, want ErrNotFound", name, err)
+	w.eventually(t, "a machine that is gone is not rebooted", func() error {
+		for _, err := range []error{p.MayReboot(t.Context(), claim), p.Reboot(t.Context(), claim, "two")} {
+			if !errors.Is(err, cloud.ErrNotFound) && !errors.Is(err, cloud.ErrRebootRefused) {
+				return fmt.Errorf("error %w, want ErrNotFound", err)
+			}
 		}
-	}
+		return nil
+	})
 }
 
 func merged(base, over map[string]string) map[string]string {

@@ -65,7 +65,7 @@ func (p *Provider) Reboot(ctx context.Context, claim *v1.NodeClaim, _ string) er
 // reboot makes a call for the machine of a claim.
 func (ms *machines) reboot(ctx context.Context, claim *v1.NodeClaim, call *ec2.RebootInstancesInput) error {
 	id := instanceID(claim.Status.ProviderID)
-	if id == "" {
+	if _, gone := ms.launches.gone.Get(id); id == "" || gone {
 		return cloud.ErrNotFound
 	}
 	if ms.market.shifted(claim.Status.ProviderID) {

@@ -343,7 +343,7 @@ type Machine struct {
 	Tags                                   map[string]string
 	Launched                               time.Time
 	Joined, Silent                         bool
-	NodeName                               string
+	NodeName, BootID                       string
 	Console                                []string
 	UserData                               string
 }
@@ -360,7 +360,7 @@ func (c *Cloud) Machines() []Machine {
 			ID: id, State: string(m.state()), InstanceType: string(m.Now.InstanceType), Zone: m.zone(),
 			ImageID: aws.ToString(m.Now.ImageId), CapacityType: m.Pool.capacityType, Subnet: aws.ToString(m.Now.SubnetId),
 			Template: m.Template, Fleet: m.Fleet, Context: m.Context, Tags: map[string]string{}, Launched: aws.ToTime(m.Now.LaunchTime),
-			Joined: m.Joined != nil, Silent: m.Silent, NodeName: aws.ToString(m.Now.PrivateDnsName),
+			Joined: m.Joined != nil, Silent: m.Silent, NodeName: aws.ToString(m.Now.PrivateDnsName), BootID: bootID(m),
 			Console: slices.Clone(m.Console), UserData: m.UserData,
 		}
 		if m.Now.IamInstanceProfile != nil {
