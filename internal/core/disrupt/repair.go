@@ -11,9 +11,10 @@ import (
 )
 
 // Repair replaces or reboots broken nodes: nodes with a fault that has lasted for longer than the provider's policies tolerate. It differs
-// from drift in what may keep a node: neither the node's own do-not-disrupt nor that it was never initialised does; pods do unless a grace period
-// bounds the drain; the annotation do-not-repair does; and so does a pool of which more than a fifth is broken, because then it is hardly
-// the machines. Every pod of it that comes back must have another place, also a pod that could not be evicted now.
+// from drift in what may keep a node: neither the node's own do-not-disrupt nor that it was never initialised does; pods do unless a grace
+// period bounds the drain; the annotation do-not-repair does; and so does a pool of which more than a fifth is broken, because then it is
+// hardly the machines. Before a node is replaced, every pod of it that comes back must have another place, also a pod that could not be
+// evicted now. Pods of a node that is rebooted go where there is room, or come back to it.
 
 // due reports whether the node has a fault for which it may be repaired now.
 func (c *Candidate) due(s *survey) bool { return c.Fault != nil && !c.Fault.Due.After(s.w.Now) }

@@ -1,8 +1,8 @@
 package lifecycle
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -242,7 +242,7 @@ func (w *work) vacate(since time.Time) (goesOn bool) {
 // Operation names the reboot of a claim's machine to the provider. It stays the same until that reboot is over.
 func Operation(claim *v1.NodeClaim) string {
 	since := condition.Get(claim, v1.ConditionTypeRebooting).LastTransitionTime.UnixNano()
-	return fmt.Sprintf("%s-%d-%s", claim.UID, since, claim.Annotations[v1.RebootPreBootIDAnnotationKey])
+	return strings.Join([]string{string(claim.UID), strconv.FormatInt(since, 10), claim.Annotations[v1.RebootPreBootIDAnnotationKey]}, "-")
 }
 
 // Issued returns what to write once the provider has accepted the reboot of a claim's machine.
