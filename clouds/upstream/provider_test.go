@@ -363,14 +363,14 @@ func TestAProviderMayGoOnAfterItsAnswer(t *testing.T) {
 func TestRebootsAreTheProviders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRack()
-		a := adapt(t, r, newFakeCluster()).(cloud.Rebooter)
+		a := adapt(t, r, newFakeCluster())
 		c := claim("web")
-		m, err := a.(cloud.Provider).Launch(t.Context(), c)
+		m, err := a.Launch(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.Status.ProviderID = m.ProviderID
-		policies := a.(cloud.Provider).RepairPolicies()
+		policies := a.RepairPolicies()
 		if last := policies[len(policies)-1]; !last.Reboot || policies[0].Reboot || cloud.CheckRepairPolicies(policies) != nil {
 			t.Errorf("policies = %+v", policies)
 		}
