@@ -374,7 +374,8 @@ func TestRebootsAreTheProviders(t *testing.T) {
 		if last := policies[len(policies)-1]; !last.Reboot || policies[0].Reboot || cloud.CheckRepairPolicies(policies) != nil {
 			t.Errorf("policies = %+v", policies)
 		}
-		if err := errors.Join(a.MayReboot(t.Context(), c), a.Reboot(t.Context(), c, "one")); err != nil || !slices.Equal(r.reboots, []string{"one"}) {
+		if err := errors.Join(a.MayReboot(t.Context(), c), a.Reboot(t.Context(), c, "one")); err != nil ||
+			!slices.Equal(r.reboots, []string{"one"}) {
 			t.Errorf("rebooted %q, error %v", r.reboots, err)
 		}
 		for name, tc := range map[string]struct{ says, want error }{
@@ -384,7 +385,8 @@ func TestRebootsAreTheProviders(t *testing.T) {
 			"as it is gone":     {cloudprovider.NewNodeClaimNotFoundError(errors.New("gone")), cloud.ErrNotFound},
 		} {
 			r.unwilling = tc.says
-			if err := a.Reboot(t.Context(), c, "two"); !errors.Is(err, tc.want) || tc.want != cloud.ErrRebootRefused && errors.Is(err, cloud.ErrRebootRefused) {
+			if err := a.Reboot(t.Context(), c, "two"); !errors.Is(err, tc.want) || tc.want != cloud.ErrRebootRefused &&
+				errors.Is(err, cloud.ErrRebootRefused) {
 				t.Errorf("refused %s: %v, want %v", name, err, tc.want)
 			}
 		}

@@ -71,7 +71,8 @@ func TestRepairPolicies(t *testing.T) {
 	}
 }
 
-// EC2 reboots a machine under the policies that ship. A dry run changes nothing; a machine that is stopped, gone or another's is not rebooted.
+// EC2 reboots a machine under the policies that ship. A dry run changes nothing. A machine that is stopped or gone, or lacks the tags, is not
+// rebooted.
 func TestAMachineIsRebooted(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		claim, m := w.create(t, newClaim("sick"))

@@ -57,7 +57,8 @@ func TestABrokenMachineIsRebooted(t *testing.T) {
 			t.Fatal("the machine is rebooted before its fault is due")
 		}
 		time.Sleep(20*time.Second + 2*time.Second)
-		if n := nodeOf(t, w, "c0"); len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != v1.RebootingTaintKey || n.Labels[v1.NodeInitializedLabelKey] != "" {
+		if n := nodeOf(t, w, "c0"); len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != v1.RebootingTaintKey ||
+			n.Labels[v1.NodeInitializedLabelKey] != "" {
 			t.Errorf("the node is not closed: taints %v, labels %v", n.Spec.Taints, n.Labels)
 		}
 		c := sim.Get[*v1.NodeClaim](t, w, "c0")
@@ -146,7 +147,8 @@ func TestAFailedRebootEndsInAReplacement(t *testing.T) {
 			if tc.never {
 				o.RebootsFor = func(cloud.Machine) time.Duration { return -1 }
 			}
-			sim.Bubble(t, o, sim.KarpenterOptions{Provision: true, Disrupt: true, Repairs: true}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			sim.Bubble(t, o, sim.KarpenterOptions{Provision: true, Disrupt: true, Repairs: true}, func(t *testing.T,
+				w *sim.World, k *sim.Karpenter) {
 				budget := func(nodes string) {
 					editPool(w, func(p *v1.NodePool) {
 						p.Spec.Disruption.ConsolidateAfter, p.Spec.Disruption.Budgets = v1.NillableDuration{}, []v1.Budget{{Nodes: nodes}}
@@ -234,7 +236,8 @@ func TestWhenAMachineIsReplacedAlthoughARebootMayMendIt(t *testing.T) {
 		},
 		"it has another fault, too": func(t *testing.T, w *sim.World) {
 			memapi.Edit(w.API, "", nodeOf(t, w, "c0").Name, func(n *corev1.Node) {
-				n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "StorageReady", Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now()})
+				n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "StorageReady",
+					Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now()})
 			})
 		},
 	} {
@@ -261,28 +264,29 @@ func TestWhenAMachineIsReplacedAlthoughARebootMayMendIt(t *testing.T) {
 // A machine that is being rebooted uses up the budgets of all reasons, so that the next one waits for it.
 func TestRebootsKeepToBudgets(t *testing.T) {
 	away := func(cloud.Machine) time.Duration { return 5 * time.Minute }
-	sim.Bubble(t, sim.Options{RebootsFor: away}, sim.KarpenterOptions{Provision: true, Disrupt: true, Repairs: true}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
-		editPool(w, func(p *v1.NodePool) {
-			p.Spec.Disruption.ConsolidateAfter, p.Spec.Disruption.Budgets = v1.NillableDuration{}, []v1.Budget{{Nodes: "1"}}
+	sim.Bubble(t, sim.Options{RebootsFor: away}, sim.KarpenterOptions{Provision: true, Disrupt: true, Repairs: true},
+		func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			editPool(w, func(p *v1.NodePool) {
+				p.Spec.Disruption.ConsolidateAfter, p.Spec.Disruption.Budgets = v1.NillableDuration{}, []v1.Budget{{Nodes: "1"}}
+			})
+			for i := range 10 {
+				sim.Create(t, w, sim.Claim(fmt.Sprint("c", i)))
+			}
+			time.Sleep(2 * time.Minute)
+			mendable(t, w, "c0")
+			mendable(t, w, "c1")
+			time.Sleep(14 * time.Minute)
+			if w.Cloud.Reboots() != 1 {
+				t.Errorf("%d machines are rebooted at once", w.Cloud.Reboots())
+			}
+			if got := testutil.ToFloat64(k.Metrics.PoolNodesConsumingBudgets.WithLabelValues("default", "drifted")); got != 1 {
+				t.Errorf("%v nodes use up the budget", got)
+			}
+			time.Sleep(10 * time.Minute)
+			if w.Cloud.Reboots() != 2 || w.Cloud.Launches() != 10 {
+				t.Errorf("%d machines were rebooted, %d launched", w.Cloud.Reboots(), w.Cloud.Launches())
+			}
 		})
-		for i := range 10 {
-			sim.Create(t, w, sim.Claim(fmt.Sprint("c", i)))
-		}
-		time.Sleep(2 * time.Minute)
-		mendable(t, w, "c0")
-		mendable(t, w, "c1")
-		time.Sleep(14 * time.Minute)
-		if w.Cloud.Reboots() != 1 {
-			t.Errorf("%d machines are rebooted at once", w.Cloud.Reboots())
-		}
-		if got := testutil.ToFloat64(k.Metrics.PoolNodesConsumingBudgets.WithLabelValues("default", "drifted")); got != 1 {
-			t.Errorf("%v nodes use up the budget", got)
-		}
-		time.Sleep(10 * time.Minute)
-		if w.Cloud.Reboots() != 2 || w.Cloud.Launches() != 10 {
-			t.Errorf("%d machines were rebooted, %d launched", w.Cloud.Reboots(), w.Cloud.Launches())
-		}
-	})
 }
 
 // Pods that may not leave ride through the reboot when the drain has had its time; a drain without a bound does not begin.

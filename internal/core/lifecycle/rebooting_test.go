@@ -127,15 +127,17 @@ func TestAMachineIsRebooted(t *testing.T) {
 			want: ok, failure: lifecycle.RebootNotAccepted,
 		},
 		"it is not asked for a machine that has booted": {
-			claim: calm(askedFor("5m"), issuing, stoppedAt(time.Minute)), node: node(joined, fence, bootID("second")), after: 2 * time.Minute,
-			want: "write, node registered, taints ; reached observed until 21m0s",
+			claim: calm(askedFor("5m"), issuing, stoppedAt(time.Minute)), node: node(joined, fence, bootID("second")),
+			after: 2 * time.Minute,
+			want:  "write, node registered, taints ; reached observed until 21m0s",
 		},
 		"nor once it has answered": {
 			claim: calm(askedFor("5m"), issuing, stoppedAt(time.Minute), issued), node: sick, after: 20 * time.Minute,
 			want: "wait until 21m0s",
 		},
 		"a machine that has booted and is ready is what it was": {
-			claim: calm(askedFor("5m"), issuing, stoppedAt(time.Minute), issued), node: node(joined, ready, fence, bootID("second")), after: 3 * time.Minute,
+			claim: calm(askedFor("5m"), issuing, stoppedAt(time.Minute), issued), node: node(joined, ready, fence,
+				bootID("second")), after: 3 * time.Minute,
 			want: "write Initialized=True, node registered initialized, taints ; reached observed initialized", failure: "none",
 		},
 		"a machine that does not boot is left to repair": {
@@ -143,11 +145,13 @@ func TestAMachineIsRebooted(t *testing.T) {
 			want: ok, failure: lifecycle.RebootTooSlow,
 		},
 		"a machine that booted and is not ready is left to it, too": {
-			claim: calm(askedFor("5m"), issuing, stoppedAt(time.Minute), issued), node: node(joined, bootID("second")), after: 21 * time.Minute,
-			want: "write Initialized=Unknown/NodeNotReady", failure: lifecycle.RebootTooSlow,
+			claim: calm(askedFor("5m"), issuing, stoppedAt(time.Minute), issued), node: node(joined, bootID("second")),
+			after: 21 * time.Minute,
+			want:  "write Initialized=Unknown/NodeNotReady", failure: lifecycle.RebootTooSlow,
 		},
 		"the label of a node whose claim is being rebooted goes off": {
-			claim: calm(askedFor("5m"), issuing, stoppedAt(time.Minute), issued), node: node(joined, was, ready, fence, bootID("first")), after: 3 * time.Minute,
+			claim: calm(askedFor("5m"), issuing, stoppedAt(time.Minute), issued), node: node(joined, was, ready, fence,
+				bootID("first")), after: 3 * time.Minute,
 			want: "write, node registered, taints rebooting until 21m0s",
 		},
 	} {
@@ -176,7 +180,8 @@ func TestAMachineIsRebooted(t *testing.T) {
 				if step.Ended.Failure != "" || step.Ended.Recovery != 2*time.Minute || c.Reason != v1.ReasonRebootSucceeded {
 					t.Errorf("ended: %+v, %s", step.Ended, c.Reason)
 				}
-			case step.Ended.Failure != tc.failure || c.Reason != v1.ReasonRebootFailed || !strings.HasPrefix(c.Message, "The machine was not repaired"):
+			case step.Ended.Failure != tc.failure || c.Reason != v1.ReasonRebootFailed || !strings.HasPrefix(c.Message,
+				"The machine was not repaired"):
 				t.Errorf("ended: %+v, %s: %s; want %q", step.Ended, c.Reason, c.Message, tc.failure)
 			}
 			if step.Ended.Took != tc.after || condition.IsTrue(step.Claim, v1.ConditionTypeDisruptionReason) {
@@ -189,7 +194,8 @@ func TestAMachineIsRebooted(t *testing.T) {
 // What the provider answers is on the claim, and the operation is the same until then.
 func TestTheProviderAnswersAReboot(t *testing.T) {
 	c := claim(launched, registered, initialized, askedFor("5m"), issuing, stoppedAt(time.Minute))
-	view := lifecycle.View{Claim: c, Nodes: []*corev1.Node{node(joined, ready, taint(v1.RebootingTaintKey, corev1.TaintEffectNoSchedule), bootID("first"))}}
+	view := lifecycle.View{Claim: c, Nodes: []*corev1.Node{node(joined, ready, taint(v1.RebootingTaintKey,
+		corev1.TaintEffectNoSchedule), bootID("first"))}}
 	if got, want := lifecycle.Operation(c), fmt.Sprintf("%s-%d-first", c.UID, start.UnixNano()); got != want {
 		t.Errorf("operation %s, want %s", got, want)
 	}
@@ -199,7 +205,8 @@ func TestTheProviderAnswersAReboot(t *testing.T) {
 		t.Errorf("accepted: %+v, node %v", r, step.Node)
 	}
 	step = lifecycle.Refused(view, "no right", start.Add(2*time.Minute), lifecycle.Settings{Reboots: true, RebootWords: sentence.Reboot})
-	if r = condition.Get(step.Claim, v1.ConditionTypeRebooting); r.Reason != v1.ReasonRebootFailed || !strings.Contains(r.Message, "no right") {
+	if r = condition.Get(step.Claim, v1.ConditionTypeRebooting); r.Reason != v1.ReasonRebootFailed ||
+		!strings.Contains(r.Message, "no right") {
 		t.Errorf("refused: %+v", r)
 	}
 	if step.Ended == nil || step.Ended.Result() != "provider_error" || len(step.Node.Spec.Taints) != 0 {
@@ -210,8 +217,9 @@ func TestTheProviderAnswersAReboot(t *testing.T) {
 func TestResultsOfRebootsAreThoseOfUpstream(t *testing.T) {
 	for failure, want := range map[lifecycle.RebootFailure]string{
 		"": "succeeded", lifecycle.RebootGraceInvalid: "invalid_request", lifecycle.RebootWithoutID: "invalid_request",
-		lifecycle.RebootWithoutNode: "provider_error", lifecycle.RebootRefused: "provider_error", lifecycle.RebootNotAccepted: "provider_error",
-		lifecycle.RebootTooSlow: "recovery_timeout", lifecycle.RebootHeld: "drain_timeout",
+		lifecycle.RebootWithoutNode: "provider_error", lifecycle.RebootRefused: "provider_error",
+		lifecycle.RebootNotAccepted: "provider_error",
+		lifecycle.RebootTooSlow:     "recovery_timeout", lifecycle.RebootHeld: "drain_timeout",
 	} {
 		if got := (lifecycle.RebootEnd{Failure: failure}).Result(); got != want {
 			t.Errorf("%q: %s, want %s", failure, got, want)
@@ -234,11 +242,13 @@ func TestARequestIsWrittenInTwoSteps(t *testing.T) {
 	}
 	ended := c.DeepCopy()
 	condition.SetFalse(ended, v1.ConditionTypeRebooting, v1.ReasonRebootFailed, "", start.Add(time.Second))
-	if step := lifecycle.Next(lifecycle.View{Claim: ended, Nodes: view.Nodes}, start.Add(2*time.Second), lifecycle.Settings{}); step.Kind != lifecycle.Prepare {
+	if step := lifecycle.Next(lifecycle.View{Claim: ended, Nodes: view.Nodes}, start.Add(2*time.Second),
+		lifecycle.Settings{}); step.Kind != lifecycle.Prepare {
 		t.Errorf("once it is over: kind %d", step.Kind)
 	}
 	again := lifecycle.RequestReboot(lifecycle.RequestReboot(c, nil, start.Add(time.Hour)), nil, start.Add(2*time.Hour))
-	if got := again.Annotations; got[v1.RebootsAnnotationKey] != "2026-03-01T13:00:00Z,2026-03-01T14:00:00Z" || got[v1.RebootGracePeriodAnnotationKey] != "" {
+	if got := again.Annotations; got[v1.RebootsAnnotationKey] != "2026-03-01T13:00:00Z,2026-03-01T14:00:00Z" ||
+		got[v1.RebootGracePeriodAnnotationKey] != "" {
 		t.Errorf("the last two requests are %v", got)
 	}
 }
@@ -261,14 +271,17 @@ func TestRebootsAreNotRepeatedForEver(t *testing.T) {
 	}{
 		"a machine that was never rebooted": {claim(), true},
 		"one reboot today":                  {claim(annotation(v1.RebootsAnnotationKey, "2026-03-01T12:00:00Z")), true},
-		"two reboots today":                 {claim(annotation(v1.RebootsAnnotationKey, "2026-03-01T12:00:00Z,2026-03-01T13:00:00Z")), false},
-		"one of them before that":           {claim(annotation(v1.RebootsAnnotationKey, "2026-03-01T10:00:00Z,2026-03-01T13:00:00Z")), true},
-		"what cannot be read":               {claim(annotation(v1.RebootsAnnotationKey, "often,x")), true},
-		"a reboot that failed today":        {claim(failedAt(time.Hour)), false},
-		"one that failed before that":       {claim(failedAt(-2 * time.Hour)), true},
+		"two reboots today": {claim(annotation(v1.RebootsAnnotationKey,
+			"2026-03-01T12:00:00Z,2026-03-01T13:00:00Z")), false},
+		"one of them before that": {claim(annotation(v1.RebootsAnnotationKey,
+			"2026-03-01T10:00:00Z,2026-03-01T13:00:00Z")), true},
+		"what cannot be read":         {claim(annotation(v1.RebootsAnnotationKey, "often,x")), true},
+		"a reboot that failed today":  {claim(failedAt(time.Hour)), false},
+		"one that failed before that": {claim(failedAt(-2 * time.Hour)), true},
 	} {
 		n := node(func(n *corev1.Node) {
-			n.Status.Conditions = []corev1.NodeCondition{{Type: gpu, Status: "False", Reason: "Mendable", LastTransitionTime: metav1.NewTime(start.Add(day - time.Hour - 11*time.Minute))}}
+			n.Status.Conditions = []corev1.NodeCondition{{Type: gpu, Status: "False", Reason: "Mendable",
+				LastTransitionTime: metav1.NewTime(start.Add(day - time.Hour - 11*time.Minute))}}
 		})
 		f := repairs.Of(n, tc.claim, start.Add(day-time.Hour))
 		if f == nil || f.Reboot != tc.want {
@@ -281,9 +294,11 @@ func TestRebootsAreNotRepeatedForEver(t *testing.T) {
 func TestAFaultIsTimedFromTheLastReboot(t *testing.T) {
 	repairs := lifecycle.NewRepairs(faultPolicies())
 	n := node(func(n *corev1.Node) {
-		n.Status.Conditions = []corev1.NodeCondition{{Type: gpu, Status: "False", Reason: "Mendable", LastTransitionTime: metav1.NewTime(start)}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: gpu, Status: "False", Reason: "Mendable",
+			LastTransitionTime: metav1.NewTime(start)}}
 	})
-	for reason, want := range map[string]time.Duration{v1.ReasonRebootSucceeded: 25 * time.Minute, v1.ReasonRebootFailed: 10 * time.Minute} {
+	for reason, want := range map[string]time.Duration{v1.ReasonRebootSucceeded: 25 * time.Minute,
+		v1.ReasonRebootFailed: 10 * time.Minute} {
 		c := claim(func(c *v1.NodeClaim) {
 			condition.SetFalse(c, v1.ConditionTypeRebooting, reason, "", start.Add(15*time.Minute))
 		})

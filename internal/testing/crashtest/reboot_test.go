@@ -76,12 +76,14 @@ func rebootWithCrash(t *testing.T, w *sim.World, at int) (crashed bool) {
 		c := sim.Get[*v1.NodeClaim](t, w, "c0")
 		n := sim.Get[*corev1.Node](t, w, c.Status.NodeName)
 		if w.Cloud.Reboots() != 1 || w.Cloud.Launches() != 1 || n.Status.NodeInfo.BootID != "boot-2" {
-			t.Errorf("crash at write %d: %d reboots, %d machines launched, boot id %s", at, w.Cloud.Reboots(), w.Cloud.Launches(), n.Status.NodeInfo.BootID)
+			t.Errorf("crash at write %d: %d reboots, %d machines launched, boot id %s", at, w.Cloud.Reboots(),
+				w.Cloud.Launches(), n.Status.NodeInfo.BootID)
 		}
 		if len(n.Spec.Taints) > 0 || n.Labels[v1.NodeInitializedLabelKey] != "true" || !condition.IsTrue(c, v1.ConditionTypeInitialized) ||
 			!condition.IsFalse(c, v1.ConditionTypeRebooting) || condition.IsTrue(c, v1.ConditionTypeDisruptionReason) ||
 			c.Annotations[v1.RebootPreBootIDAnnotationKey] != "" || c.Annotations[v1.RebootGracePeriodAnnotationKey] != "" {
-			t.Errorf("crash at write %d: taints %v, labels %v, conditions %v, annotations %v", at, n.Spec.Taints, n.Labels, c.Status.Conditions, c.Annotations)
+			t.Errorf("crash at write %d: taints %v, labels %v, conditions %v, annotations %v", at, n.Spec.Taints, n.Labels,
+				c.Status.Conditions, c.Annotations)
 		}
 	})
 	return true

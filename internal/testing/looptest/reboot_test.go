@@ -15,7 +15,8 @@ import (
 	"karpenter.sh/karpenter/internal/testing/sim"
 )
 
-// TestAGPUFaultIsRebootedAway has a machine of EC2 with a fault that a reboot may mend: its pod leaves, EC2 reboots it, its node is not ready
+// TestAGPUFaultIsRebootedAway has a machine of EC2 with a fault that a reboot may mend: its pod leaves, EC2 reboots it, its node is not
+// ready
 // meanwhile, and comes back under its name. A fault that no reboot mends has the machine replaced.
 func TestAGPUFaultIsRebootedAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -27,7 +28,8 @@ func TestAGPUFaultIsRebootedAway(t *testing.T) {
 		before := memapi.All[*v1.NodeClaim](w.API)[0]
 		fault := func(reason string) {
 			memapi.Edit(w.API, "", before.Status.NodeName, func(n *corev1.Node) {
-				n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "AcceleratedHardwareReady", Status: corev1.ConditionFalse,
+				n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "AcceleratedHardwareReady",
+					Status: corev1.ConditionFalse,
 					Reason: reason, LastTransitionTime: metav1.Now()})
 			})
 		}
@@ -42,7 +44,8 @@ func TestAGPUFaultIsRebootedAway(t *testing.T) {
 		w.until("the node is not ready", func() bool { return node().Status.Conditions[0].Status != corev1.ConditionTrue })
 		w.until("the reboot ends", func() bool { return !rebooting() })
 		w.eventually("the pod runs again", 2*time.Minute, w.allRun(1))
-		if n := node(); n.Status.NodeInfo.BootID == boot || len(n.Spec.Taints) > 0 || w.aws.Calls()["ec2:RebootInstances"] != 2 || len(w.aws.Alive()) != 1 {
+		if n := node(); n.Status.NodeInfo.BootID == boot || len(n.Spec.Taints) > 0 ||
+			w.aws.Calls()["ec2:RebootInstances"] != 2 || len(w.aws.Alive()) != 1 {
 			t.Errorf("boot id %s, before %s; taints %v; %d calls; %d machines", n.Status.NodeInfo.BootID, boot, n.Spec.Taints,
 				w.aws.Calls()["ec2:RebootInstances"], len(w.aws.Alive()))
 		}
