@@ -8,6 +8,9 @@ import (
 // ErrNotFound says that the machine does not exist, or no longer exists.
 var ErrNotFound = errors.New("machine not found")
 
+// ErrRebootRefused says that the cloud does not reboot the machine, and that to try again would not help.
+var ErrRebootRefused = errors.New("the cloud refuses to reboot the machine")
+
 // A NoCapacityError says that the cloud has no machine now that the claim allows. The claim is given up, and its pods are planned again
 // without the offerings that are out of stock.
 type NoCapacityError struct{ Err error }

@@ -1,12 +1,15 @@
 package cloud
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
 // A RepairPolicy says that a node is broken if its condition has had Status for longer than Toleration.
@@ -20,7 +23,19 @@ type RepairPolicy struct {
 	// Grace bounds how long the drain waits for pods; nil leaves that to the claim.
 	Grace    *time.Duration
 	Priority int  // 0 to MostRepairPriority; of several broken nodes the node with the highest goes first
-	Reboot   bool // a reboot may repair it
+	Reboot   bool // a reboot may repair it; the provider should be a Rebooter
+}
+
+// A Rebooter is a provider that can reboot machines. Providers need not be one: their broken machines are replaced.
+//
+// Both methods return ErrNotFound where the machine is gone, and ErrRebootRefused where it would not help to try again. After any other
+// error the call is repeated for some minutes.
+type Rebooter interface {
+	// MayReboot reports, as an error, whether the cloud would refuse to reboot the machine of a claim now. It changes nothing.
+	MayReboot(ctx context.Context, claim *v1.NodeClaim) error
+	// Reboot returns when the cloud has accepted to reboot the machine of a claim. Calls with one operation, also by another process, are
+	// about one reboot; a cloud that can tell reboots the machine once for all of them.
+	Reboot(ctx context.Context, claim *v1.NodeClaim, operation string) error
 }
 
 // MostRepairPriority is the highest priority of a RepairPolicy.

@@ -115,6 +115,7 @@ var laws = []law{
 	{"nothing is adopted but what was inherited and is of no other pool", onlyInherited},
 	{"a fresh machine has not drifted", fresh},
 	{"repair policies are sensible", repair},
+	{"a reboot keeps the machine, and one that is gone is not rebooted", reboot},
 }
 
 func constant(t *testing.T, w *World) {
@@ -561,6 +562,36 @@ func repair(t *testing.T, w *World) {
 			t.Errorf("policy %+v", p)
 		}
 	}
+}
+
+func reboot(t *testing.T, w *World) {
+	p, ok := w.Provider.(cloud.Rebooter)
+	if !ok {
+		t.Skip("the provider reboots no machines")
+	}
+	claim := w.Claim("reboot")
+	claim.Status.ProviderID = w.launch(t, w.Provider, claim).ProviderID
+	w.eventually(t, "the reboot is accepted", func() error {
+		if err := p.MayReboot(t.Context(), claim); err != nil {
+			return err
+		}
+		return p.Reboot(t.Context(), claim, "one")
+	})
+	w.wantMachines(t, w.Provider, 1)
+	w.eventually(t, "the machine is gone", func() error {
+		if err := w.Provider.Terminate(t.Context(), claim.Status.ProviderID); !errors.Is(err, cloud.ErrNotFound) {
+			return fmt.Errorf("error %w", err)
+		}
+		return nil
+	})
+	w.eventually(t, "a machine that is gone is not rebooted", func() error {
+		for _, err := range []error{p.MayReboot(t.Context(), claim), p.Reboot(t.Context(), claim, "two")} {
+			if !errors.Is(err, cloud.ErrNotFound) && !errors.Is(err, cloud.ErrRebootRefused) {
+				return fmt.Errorf("error %w, want ErrNotFound", err)
+			}
+		}
+		return nil
+	})
 }
 
 func merged(base, over map[string]string) map[string]string {

@@ -42,6 +42,24 @@ type rack struct {
 	slow        time.Duration        // how long every call takes
 	price       float64              // factor of every price
 	typesAsked  int
+	reboots     []string // operations
+	unwilling   error    // to reboot
+}
+
+func (r *rack) Reboot(ctx context.Context, claim *karpv1.NodeClaim, operation string) error {
+	if _, err := r.Get(ctx, claim.Status.ProviderID); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reboots = append(r.reboots, operation)
+	return r.unwilling
+}
+
+// RepairPolicies adds a fault that a reboot may mend to those of the example.
+func (r *rack) RepairPolicies() []cloudprovider.RepairPolicy {
+	return append(r.Provider.RepairPolicies(), cloudprovider.RepairPolicy{ConditionType: "Overheated", ConditionStatus: corev1.ConditionTrue,
+		ReasonRegex: ".*", TolerationDuration: time.Minute, Action: cloudprovider.RebootNode})
 }
 
 // GetInstanceTypes returns the types of the example at other prices.

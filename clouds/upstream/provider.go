@@ -382,6 +382,25 @@ func (a *adapter) Drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.Drift
 	return cloud.DriftReason(reason), convertNotFound(err)
 }
 
+// MayReboot implements cloud.Rebooter. Such a provider does not say beforehand what it would refuse.
+func (a *adapter) MayReboot(ctx context.Context, claim *v1.NodeClaim) error {
+	_, err := a.get(ctx, claim.Status.ProviderID)
+	return err
+}
+
+// Reboot implements cloud.Rebooter.
+func (a *adapter) Reboot(ctx context.Context, claim *v1.NodeClaim, operation string) error {
+	asked, err := convert[karpv1.NodeClaim](claim)
+	if err != nil {
+		return err
+	}
+	err = a.cloud.Reboot(a.providerContext(ctx), asked, operation)
+	if cloudprovider.IsNodeRebootNotImplementedError(err) || cloudprovider.IsNodeRebootFailedError(err) {
+		return fmt.Errorf("%w: %w", cloud.ErrRebootRefused, err)
+	}
+	return convertNotFound(err)
+}
+
 // RepairPolicies implements cloud.Provider.
 func (a *adapter) RepairPolicies() []cloud.RepairPolicy {
 	var out []cloud.RepairPolicy

@@ -358,3 +358,41 @@ func TestAProviderMayGoOnAfterItsAnswer(t *testing.T) {
 		}
 	})
 }
+
+// TestRebootsAreTheProviders asks a provider of the interface for a reboot: its answers keep their meaning.
+func TestRebootsAreTheProviders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRack()
+		a := adapt(t, r, newFakeCluster())
+		c := claim("web")
+		m, err := a.Launch(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Status.ProviderID = m.ProviderID
+		policies := a.RepairPolicies()
+		if last := policies[len(policies)-1]; !last.Reboot || policies[0].Reboot || cloud.CheckRepairPolicies(policies) != nil {
+			t.Errorf("policies = %+v", policies)
+		}
+		if err := errors.Join(a.MayReboot(t.Context(), c), a.Reboot(t.Context(), c, "one")); err != nil ||
+			!slices.Equal(r.reboots, []string{"one"}) {
+			t.Errorf("rebooted %q, error %v", r.reboots, err)
+		}
+		for name, tc := range map[string]struct{ says, want error }{
+			"for good":          {cloudprovider.NewNodeRebootFailedError(errors.New("no right")), cloud.ErrRebootRefused},
+			"because it cannot": {cloudprovider.NewNodeRebootNotImplementedError(), cloud.ErrRebootRefused},
+			"for now":           {context.DeadlineExceeded, context.DeadlineExceeded},
+			"as it is gone":     {cloudprovider.NewNodeClaimNotFoundError(errors.New("gone")), cloud.ErrNotFound},
+		} {
+			r.unwilling = tc.says
+			if err := a.Reboot(t.Context(), c, "two"); !errors.Is(err, tc.want) || tc.want != cloud.ErrRebootRefused &&
+				errors.Is(err, cloud.ErrRebootRefused) {
+				t.Errorf("refused %s: %v, want %v", name, err, tc.want)
+			}
+		}
+		c.Status.ProviderID = "rack:///none"
+		if err := a.MayReboot(t.Context(), c); !errors.Is(err, cloud.ErrNotFound) {
+			t.Errorf("a machine that is gone: %v", err)
+		}
+	})
+}

@@ -227,4 +227,5 @@ func (j *mergedRegistry) Gather() ([]*dto.MetricFamily, error) {
 var (
 	_ prometheus.Gatherer = (*mergedRegistry)(nil)
 	_ cloud.Provider      = (*adapter)(nil)
+	_ cloud.Rebooter      = (*adapter)(nil)
 )

@@ -138,9 +138,9 @@ func newEnvironment(ctx context.Context, s Settings, in Input) (*environment, er
 		return nil, err
 	}
 	warnOfVersion(ctx, e.facts.Version())
-	if len(s.UnknownGates) > 0 {
+	if len(s.Gates.Unknown) > 0 {
 		telemetry.Log(ctx).Warn("provider feature gates without effect: this version does not have them; remove them from "+
-			"aws-feature-gates", "gates", s.UnknownGates)
+			"aws-feature-gates", "gates", s.Gates.Unknown)
 	}
 	_, err = e.inventory.Refresh(ctx)
 	return e, err
@@ -215,4 +215,5 @@ func (p *Provider) Drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.Drif
 var (
 	_ cloud.Provider         = (*Provider)(nil)
 	_ cloud.CommitmentSource = (*Provider)(nil)
+	_ cloud.Rebooter         = (*Provider)(nil)
 )

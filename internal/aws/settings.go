@@ -29,14 +29,20 @@ type Settings struct {
 	AMIRefreshInterval    time.Duration
 	SubnetRefreshInterval time.Duration
 	GroupRefreshInterval  time.Duration // of security groups
-	// UnknownGates are provider gates that are switched on without code behind them. The log names them when the program starts.
-	UnknownGates []string
+	Gates                 GateSettings
 	// ReservedCapacity and NodeOverlay are feature gates of the core.
 	ReservedCapacity, NodeOverlay bool
 	Spot                          SpotSettings
 	AllOfferings                  bool // metrics tell prices and availability of all that NodePools may buy
 	// V1Beta1 is set while the core supports v1beta1: kubelet configurations that it left in annotations of NodePools are used.
 	V1Beta1 bool
+}
+
+// GateSettings are the feature gates of the provider that are not about machines' kubelets.
+type GateSettings struct {
+	RebootForRepair bool // machines are rebooted whose GPU a reboot may mend
+	// Unknown are gates that are switched on without code behind them. The log names them when the program starts.
+	Unknown []string
 }
 
 // SpotSettings are those of the core about spot machines.
@@ -84,12 +90,17 @@ func (s *Settings) List() []setting.Setting {
 		setting.Bool(&s.AllOfferings, "all-offering-metrics",
 			"Metrics of prices and availability for all that NodePools may buy, which are megabytes at each scrape; otherwise for the "+
 				"instance types of the fleet and for what is sold out."),
-		setting.Func("aws-feature-gates", celGate+"=false", "Features of the provider to switch on or off.", s.readGates),
+		setting.Func("aws-feature-gates", celGate+"=false,"+rebootGate+"=false",
+			"Features of the provider to switch on or off.", s.readGates),
 	}
 }
 
-// celGate lets numbers of the kubelet's configuration depend on the machine.
-const celGate = "NodeClassCEL"
+// Gates of the provider: numbers of the kubelet's configuration that depend on the machine, and reboots of machines whose GPU a reboot
+// may mend.
+const (
+	celGate    = "NodeClassCEL"
+	rebootGate = "RebootForRepair"
+)
 
 // readGates reads the provider's feature gates. Unknown gates that are switched on are kept for the log.
 func (s *Settings) readGates(text string) error {
@@ -97,8 +108,10 @@ func (s *Settings) readGates(text string) error {
 		switch {
 		case gate == celGate:
 			s.Formulas = on
+		case gate == rebootGate:
+			s.Gates.RebootForRepair = on
 		case on:
-			s.UnknownGates = append(s.UnknownGates, gate)
+			s.Gates.Unknown = append(s.Gates.Unknown, gate)
 		}
 		return nil
 	})

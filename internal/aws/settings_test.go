@@ -3,6 +3,7 @@ package aws
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,11 @@ func TestSettings(t *testing.T) {
 }
 
 func TestGatesOfTheProvider(t *testing.T) {
+	reboots := DefaultSettings()
+	if err := reboots.readGates("RebootForRepair=true,Other=true"); err != nil || !reboots.Gates.RebootForRepair ||
+		!slices.Equal(reboots.Gates.Unknown, []string{"Other"}) {
+		t.Errorf("gates = %+v, error %v", reboots.Gates, err)
+	}
 	for text, want := range map[string]string{
 		"": "off", "NodeClassCEL=false": "off", "Unknown=true, NodeClassCEL=false": "off", "NodeClassCEL=true": "on",
 		"NodeClassCEL": "not of the form", "NodeClassCEL=maybe": "not of the form",

@@ -97,7 +97,7 @@ func someParts(t *testing.T) *parts {
 	settings.Journal.Dir, settings.RecordDir = t.TempDir(), t.TempDir()
 	return &parts{
 		store: store, clients: &clients{main: unwatched{c}, evictions: c, hints: c, version: somewhere("v1.36.0")},
-		cloud: machines, catalogs: catalog.New(machines), metrics: m, settings: settings, journal: journal.New(),
+		cloud: meter(machines, m), catalogs: catalog.New(machines), metrics: m, settings: settings, journal: journal.New(),
 		events: telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m),
 	}
 }
@@ -152,7 +152,7 @@ func TestAllLoopsAreKnown(t *testing.T) {
 func refusing(t *testing.T) *parts {
 	p := someParts(t)
 	no := errors.New("not now")
-	p.cloud.(*fakecloud.Cloud).SetFault(func(fakecloud.Call) fakecloud.Fault { return fakecloud.Fault{Err: no} })
+	p.cloud.Provider.(*fakecloud.Cloud).SetFault(func(fakecloud.Call) fakecloud.Fault { return fakecloud.Fault{Err: no} })
 	c := interceptor.NewClient(p.clients.main, interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return no

@@ -17,7 +17,7 @@ type metered struct {
 	metrics *telemetry.Metrics
 }
 
-func meter(p cloud.Provider, m *telemetry.Metrics) cloud.Provider { return &metered{p, m} }
+func meter(p cloud.Provider, m *telemetry.Metrics) *metered { return &metered{p, m} }
 
 // call begins to measure a call for a NodePool, "" where it is for none or the pool is not known. The function that it returns ends the
 // measurement; it reads the error of the call when it runs, so it can be deferred.
@@ -87,6 +87,22 @@ func (p *metered) Get(ctx context.Context, providerID string) (m cloud.Machine, 
 func (p *metered) List(ctx context.Context) (m []cloud.Machine, err error) {
 	defer p.call(ctx, "List", "")(&err)
 	return p.Provider.List(ctx)
+}
+
+// MayReboot implements cloud.Rebooter. It is not one of the calls that dashboards know.
+func (p *metered) MayReboot(ctx context.Context, claim *v1.NodeClaim) error {
+	if r, ok := p.Provider.(cloud.Rebooter); ok {
+		return r.MayReboot(ctx, claim)
+	}
+	return cloud.ErrRebootRefused
+}
+
+func (p *metered) Reboot(ctx context.Context, claim *v1.NodeClaim, operation string) (err error) {
+	defer p.call(ctx, "Reboot", poolOf(claim))(&err)
+	if r, ok := p.Provider.(cloud.Rebooter); ok {
+		return r.Reboot(ctx, claim, operation)
+	}
+	return cloud.ErrRebootRefused
 }
 
 func (p *metered) Drifted(ctx context.Context, claim *v1.NodeClaim) (r cloud.DriftReason, err error) {

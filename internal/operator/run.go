@@ -309,7 +309,7 @@ func (p *parts) importer(provider cloud.Provider) (*commitment.Importer, error) 
 type parts struct {
 	store    *cluster.Store
 	clients  *clients
-	cloud    cloud.Provider
+	cloud    *metered
 	catalogs *catalog.Service
 	labels   label.Table
 	metrics  *telemetry.Metrics
@@ -425,7 +425,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 		Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Journal: p.journal, Known: known,
 		Health: pools, Suspect: garbage.Suspect, Definition: definition.New(p.clients.main), Corrected: catalogs.Corrected,
 	}
-	life := lifecycle.Settings{}
+	life := lifecycle.Settings{Reboots: p.repairs.Reboots()}
 	if s.Hints.Enabled {
 		claimDeps.Hint = hints.Before
 		if s.Hints.HoldTaint {
@@ -440,7 +440,8 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}, drain.Settings{Workers: s.Workers(100, 5000)})
 	disruptions := disruption.New(p.store, p.clients.main, catalogs, opener,
 		disruption.Telling{Metrics: p.metrics, Events: p.events, Journal: p.journal, Verdicts: p.verdicts, NeverReady: pools.NeverReady},
-		disruption.Settings{Labels: p.labels, Planner: p.planner(), Engine: s.engine(), Repairs: p.repairs})
+		disruption.Settings{Labels: p.labels, Planner: p.planner(), Engine: s.engine(), Repairs: p.repairs,
+			MayReboot: p.cloud.MayReboot})
 
 	loops := []func(context.Context) error{
 		provisioning.Run, claims.Run, drains.Run, disruptions.Run, pools.Run, garbage.Run,

@@ -187,16 +187,20 @@ func machine(j awsmodel.Join) join.Machine {
 		InternalIP:  j.PrivateIP,
 		Version:     j.KubeletVersion,
 		OSImage:     j.OSImage,
+		BootID:      j.BootID,
 		Drivers:     ebs.OnNode(j.InstanceID, j.Volumes),
 	}
 }
 
-// gone removes the node of a machine that ceased to exist. A machine that stops or is cut off only falls silent; its node
-// stays until it is noticed.
+// gone removes the node of a machine that ceased to exist. A machine that reboots says that it is not ready. A machine that stops or is
+// cut off only falls silent: its node stays until it is noticed.
 func (h *host) gone(g awsmodel.Gone) {
-	if g.State == "terminated" {
+	switch g.State {
+	case "terminated":
 		h.nodes.Gone(h.ctx, g.NodeName, g.ProviderID)
-	} else {
+	case "rebooting":
+		h.nodes.Rebooting(h.ctx, g.NodeName)
+	default:
 		h.nodes.Silence(h.ctx, g.NodeName)
 	}
 }

@@ -43,6 +43,7 @@ type Machine struct {
 	InternalIP  string
 	Version     string // of the kubelet
 	OSImage     string
+	BootID      string
 	Drivers     []storagev1.CSINodeDriver // of volumes, which are on it from its start
 }
 
@@ -93,6 +94,7 @@ func Node(m Machine, now time.Time) *corev1.Node {
 				condition(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", "container runtime network not ready"),
 			},
 			NodeInfo: corev1.NodeSystemInfo{
+				BootID:                  m.BootID,
 				KubeletVersion:          m.Version,
 				ContainerRuntimeVersion: "simulated://1",
 				OperatingSystem:         cmp.Or(labels[corev1.LabelOSStable], "linux"),
@@ -199,6 +201,24 @@ func (n *Nodes) Silence(ctx context.Context, node string) {
 	})
 }
 
+// Rebooting lets the machine's kubelet say that it is not ready, and stops it. It is back once Booted is called.
+func (n *Nodes) Rebooting(ctx context.Context, node string) {
+	n.running.Go(func() {
+		n.untilDone(ctx, "shut down", node, func(ctx context.Context) error {
+			if err := n.silence(ctx, node); err != nil {
+				return err
+			}
+			patch := []byte(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"KubeletNotReady",` +
+				`"message":"node is shutting down"}]}}`)
+			_, err := n.client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+	})
+}
+
 // Forget removes the Nodes whose machine went in the meantime. There reports whether a machine is there. Nodes
 // that never had one stay: those of the control plane, and those that another provider made.
 func (n *Nodes) Forget(ctx context.Context, there func(providerID string) bool) error {
@@ -236,7 +256,7 @@ func (n *Nodes) untilDone(ctx context.Context, what, node string, do func(contex
 func (n *Nodes) register(ctx context.Context, m Machine) error {
 	node, err := n.client.CoreV1().Nodes().Create(ctx, Node(m, time.Now()), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		return nil
+		return n.rejoin(ctx, m)
 	}
 	if err != nil {
 		return err
@@ -246,6 +266,22 @@ func (n *Nodes) register(ctx context.Context, m Machine) error {
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
+	return err
+}
+
+// rejoin has the kubelet of a machine that has booted anew go on with its Node.
+func (n *Nodes) rejoin(ctx context.Context, m Machine) error {
+	node, err := n.client.CoreV1().Nodes().Get(ctx, m.Node, metav1.GetOptions{})
+	if err != nil || node.Spec.ProviderID != m.ProviderID || node.Status.NodeInfo.BootID == m.BootID {
+		return err
+	}
+	node.Status.NodeInfo.BootID, node.Status.Conditions = m.BootID, Node(m, time.Now()).Status.Conditions
+	if node, err = n.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	node.Annotations[Annotation] = AnnotationValue
+	_, err = n.client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
+	n.log.Info("node is back", "node", m.Node, "machine", m.ProviderID)
 	return err
 }
 

@@ -82,8 +82,7 @@ const (
 	ConditionTypeInstanceTerminating  = "InstanceTerminating"  // The cloud was told to stop the machine.
 	ConditionTypeConsistentStateFound = "ConsistentStateFound" // The Node has what the claim promised.
 	ConditionTypeDisruptionReason     = "DisruptionReason"     // The claim was chosen for disruption; the reason says why.
-	// The machine is being rebooted, which only a Karpenter does that was here before: this one finishes it or calls it off.
-	ConditionTypeRebooting = "Rebooting"
+	ConditionTypeRebooting            = "Rebooting"            // The machine is being rebooted, to repair it.
 )
 
 // Reasons of NodeClaim conditions.
@@ -116,9 +115,11 @@ const (
 	ReasonTerminationGracePeriodElapsed = "TerminationGracePeriodElapsed"
 
 	ReasonRebooting       = "Rebooting"       // Initialized is Unknown: the machine is being rebooted.
+	ReasonRebootRequested = "RebootRequested" // Rebooting is True: pods leave the node before the provider is asked.
 	ReasonRebootIssued    = "RebootIssued"    // Rebooting is True: the provider was asked.
 	ReasonRebootSucceeded = "RebootSucceeded" // Rebooting is False: the machine has booted, and its Node is ready.
-	ReasonRebootFailed    = "RebootFailed"    // Rebooting is False: it was called off, or the machine did not boot in time.
+	// Rebooting is False: the machine was not rebooted, or did not boot in time; the message says why. For a day it is replaced instead.
+	ReasonRebootFailed = "RebootFailed"
 
 	ReasonConsistencyCheckFailed = "ConsistencyCheckFailed" // ConsistentStateFound is False: the message says what the Node lacks.
 )

@@ -52,6 +52,9 @@ const (
 	RebootGracePeriodAnnotationKey = Group + "/reboot-termination-grace-period"
 	// On a NodeClaim whose machine is being rebooted: the boot id of the Node before the provider was asked.
 	RebootPreBootIDAnnotationKey = Group + "/reboot-pre-boot-id"
+	// On a NodeClaim: when the last two reboots of its machine were requested, RFC 3339, with a comma between them. Within a day there are
+	// no more than two.
+	RebootsAnnotationKey = Group + "/reboots"
 	// On a pod: a number that makes its node a later candidate for disruption the higher it is, and an earlier one where it is negative.
 	DisruptionCostAnnotationKey = Group + "/disruption-cost"
 	// On a pod: the value of controller.kubernetes.io/pod-deletion-cost that Karpenter wrote. Another value there is the user's.

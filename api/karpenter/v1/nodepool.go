@@ -270,6 +270,12 @@ type NodePoolStatus struct {
 // IsStatic reports whether the pool keeps a fixed number of nodes.
 func (p *NodePool) IsStatic() bool { return p.Spec.Replicas != nil }
 
+// AsksApproval reports whether voluntary steps of the pool need a user's approval. A value that is not understood means that they do.
+func (p *NodePool) AsksApproval() bool {
+	value, there := p.Annotations[ApprovalAnnotationKey]
+	return there && value != ApprovalAutomatic
+}
+
 // Weight returns the pool's weight, 0 if none is set.
 func (p *NodePool) Weight() int32 {
 	if p.Spec.Weight == nil {

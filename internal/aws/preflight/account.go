@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -181,6 +183,36 @@ func (l *look) judgeWebIdentity(role *iamtypes.Role) []Finding {
 		return one(Missing, command, "%s trusts %s of another cluster: this one's issuer is %s", l.ControllerRole, subject, l.issuer)
 	}
 	return one(OK, "", "%s", l.ControllerRole)
+}
+
+// checkReboots asks IAM whether the controller's role may reboot machines of the cluster.
+func (l *look) checkReboots(ctx context.Context) ([]Finding, error) {
+	role, err := l.role(ctx, l.ControllerRole)
+	if err != nil || role == nil { // the check of the role says that there is none
+		return nil, err
+	}
+	tag := func(key, value string) iamtypes.ContextEntry {
+		return iamtypes.ContextEntry{ContextKeyName: aws.String("aws:ResourceTag/" + key), ContextKeyValues: []string{value},
+			ContextKeyType: iamtypes.ContextKeyTypeEnumString}
+	}
+	out, err := l.iam.SimulatePrincipalPolicy(ctx, &iam.SimulatePrincipalPolicyInput{
+		PolicySourceArn: role.Arn, ActionNames: []string{"ec2:RebootInstances"},
+		ResourceArns: []string{arn.ARN{Partition: cmp.Or(l.me.Partition, "aws"), Service: "ec2", Region: l.cfg.Region,
+			AccountID: l.me.AccountID, Resource: "instance/i-0123456789abcdef0"}.String()},
+		ContextEntries: []iamtypes.ContextEntry{
+			tag(awsv1.TagClusterPrefix+l.Cluster, awsv1.TagClusterOwned), tag(awsv1.TagNodePool, "default"),
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range out.EvaluationResults {
+		if r.EvalDecision != iamtypes.PolicyEvaluationDecisionTypeAllowed {
+			return one(Warning, l.deploy(), "%s may not reboot machines (ec2:RebootInstances): with the gate RebootForRepair, a machine "+
+				"that a reboot may mend is replaced all the same", l.ControllerRole), nil
+		}
+	}
+	return one(OK, "", "%s may reboot machines, which the gate RebootForRepair has it do", l.ControllerRole), nil
 }
 
 // checkNodeRoles checks the roles that classes name.

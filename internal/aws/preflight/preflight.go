@@ -113,6 +113,7 @@ func Run(ctx context.Context, in Input) []Finding {
 		{"pools", (*look).checkPools, cluster},
 		{"service account", (*look).checkServiceAccount, account | cluster},
 		{"controller role", (*look).checkControllerRole, account | cluster},
+		{"reboots", (*look).checkReboots, account},
 		{"node role", (*look).checkNodeRoles, account | cluster},
 		{"instance profile", (*look).checkProfiles, account | cluster},
 		{"subnets", (*look).checkSubnets, account | cluster},

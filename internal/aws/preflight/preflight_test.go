@@ -57,7 +57,10 @@ func newWorld(t *testing.T) *world {
 	}
 	cloud, err := awsmodel.New(awsmodel.Config{
 		Cluster: awsmodel.Cluster{Name: "demo"}, Types: []string{"m5.large"},
-		Identities: map[string]awsmodel.Identity{"CONTROLLER": {ARN: "arn:aws:iam::123456789012:role/c", Policies: [][]byte{documents["interruption"]}}},
+		Identities: map[string]awsmodel.Identity{
+			"CONTROLLER": {ARN: "arn:aws:iam::123456789012:role/c", Policies: [][]byte{documents["interruption"]}},
+			"ROLE":       {ARN: "arn:aws:iam::123456789012:role/KarpenterControllerRole-demo", Policies: [][]byte{documents["node-lifecycle"]}},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -342,6 +345,10 @@ func TestWhatIsMissing(t *testing.T) {
 			mapsRole(w, "- {rolearn: arn:aws:iam::123456789012:role/KarpenterNodeRole-demo, groups: [system:masters]}\n")
 		}, "node role", Missing, "neither an access entry", "create-access-entry"},
 		"aws-auth that nobody can read": {func(w *world) { mapsRole(w, "[arn:aws:iam::123456789012:role/KarpenterNodeRole-demo") }, "node role", Missing, "neither an access entry", "create-access-entry"},
+		"a controller that may not reboot machines": {func(w *world) {
+			w.names.ControllerRole = "c"
+			w.makeRole("c", trust)
+		}, "reboots", Warning, "c may not reboot machines (ec2:RebootInstances)", "cloudformation deploy"},
 		"a profile that is not there": {func(w *world) {
 			w.class(func(c *awsv1.EC2NodeClass) { c.Spec.Role, c.Spec.InstanceProfile = "", aws.String("p") })
 		}, "instance profile", Missing, "no instance profile p", "cloudformation deploy"},

@@ -14,7 +14,9 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/explain/sentence"
 	"karpenter.sh/karpenter/internal/kit/patch"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // staleWait is how long the newer picture may take to arrive after an API call showed that ours is old.
@@ -49,6 +51,9 @@ func (l *Loop) write(ctx context.Context, v lifecycle.View, step lifecycle.Step)
 	for _, m := range step.Reached {
 		l.reached(ctx, m, claim, node)
 	}
+	if step.Ended != nil {
+		l.reportReboot(ctx, claim, step.Ended)
+	}
 	return nil
 }
 
@@ -62,6 +67,8 @@ func (l *Loop) reached(ctx context.Context, m lifecycle.Milestone, claim *v1.Nod
 	case lifecycle.Initialized:
 		l.reportInitialized(ctx, claim, node)
 		l.Health.Ready(claim)
+	case lifecycle.RebootObserved:
+		l.Events.Tell(telemetry.Refs(nil, claim), telemetry.RebootObserved, sentence.RebootSeen)
 	}
 }
 

@@ -28,6 +28,7 @@ type launch struct {
 	next     time.Time      // no call before this time
 	asked    time.Time      // when the cloud was last asked whether the machine still runs
 	counted  bool           // as a machine that did not become a node
+	rebooted string         // the operation of the last reboot that the provider accepted
 }
 
 // launch asks the cloud for the claim's machine, unless that is known already, and writes it on the claim. It returns when to try again.

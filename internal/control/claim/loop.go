@@ -92,7 +92,7 @@ func New(d Deps, s Settings) *Loop {
 		s.Workers = 1000
 	}
 	if s.Words == nil {
-		s.Words = sentence.Lack
+		s.Words, s.RebootWords = sentence.Lack, sentence.Reboot
 	}
 	return &Loop{Deps: d, settings: s}
 }
@@ -123,6 +123,7 @@ type version struct {
 	nodes int // with the claim's provider id; more than one is a mistake
 	// unpublished are drivers whose devices are waited for, with commas between them.
 	unpublished string
+	occupied    bool // pods leave before a reboot
 }
 
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
@@ -136,6 +137,7 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 			}
 			v := version{claim: row.Claim, node: row.Node, unpublished: strings.Join(l.unpublished(snap, row), ",")}
 			if row.Node != nil {
+				v.occupied = l.occupied(row)
 				v.nodes = len(snap.NodesWithProviderID(row.ProviderID))
 			}
 			if !yield(row.Claim.Name, v) {
@@ -165,7 +167,7 @@ func (l *Loop) live(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		return time.Time{}, nil
 	}
 	v := lifecycle.View{Claim: row.Claim, NeedsOpenNode: l.settings.HoldTaint > 0 && needsOpenNode(snap),
-		Unpublished: l.unpublished(snap, row)}
+		Unpublished: l.unpublished(snap, row), Occupied: l.occupied(row)}
 	if id := row.Claim.Status.ProviderID; id != "" {
 		v.Nodes = snap.NodesWithProviderID(id)
 	}
@@ -210,6 +212,8 @@ func (l *Loop) next(ctx context.Context, v lifecycle.View) (time.Time, error) {
 		return l.launch(ctx, step)
 	case lifecycle.Write:
 		return step.Until, l.write(ctx, v, step)
+	case lifecycle.Reboot:
+		return l.reboot(ctx, v)
 	case lifecycle.GiveUp:
 		l.countFailed(step.Claim, step.Reason == lifecycle.RegistrationTimeout || step.Reason == lifecycle.GarbageCollected)
 		return time.Time{}, l.remove(ctx, v.Claim, step.Reason, 0)

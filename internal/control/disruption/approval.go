@@ -191,7 +191,7 @@ func unapproved(snap *cluster.Snapshot, n *cluster.Node, c steprecord.Record) bo
 		return false
 	}
 	for _, name := range []string{n.Pool(), n.Labels()[v1.NodePoolLabelKey]} {
-		if p := cluster.Pools.Get(snap, name); p != nil && approval.Manual(p) {
+		if p := cluster.Pools.Get(snap, name); p != nil && p.AsksApproval() {
 			return true
 		}
 	}

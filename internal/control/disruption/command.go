@@ -81,6 +81,10 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step, plan *v1alpha1.Dis
 	if l.halted(step) || !l.permitted(ctx, step, plan) {
 		return
 	}
+	if step.Reboot {
+		l.reboot(ctx, step)
+		return
+	}
 	now := time.Now()
 	c := newCommand(steprecord.Record{
 		ID: idOf(step, now), Reason: step.Reason, Method: step.Method,
@@ -365,7 +369,8 @@ func (l *Loop) release(ctx context.Context, snap *cluster.Snapshot, m steprecord
 func (l *Loop) sweep(ctx context.Context, snap *cluster.Snapshot) {
 	for n := range snap.Nodes() {
 		if n.Claim == nil || n.MarkedForRemoval || n.Claim.DeletionTimestamp != nil || n.Node != nil && n.Node.DeletionTimestamp != nil ||
-			n.Claim.Annotations[v1.DisruptionCommandAnnotationKey] != "" || !condition.IsTrue(n.Claim, v1.ConditionTypeDisruptionReason) {
+			n.Claim.Annotations[v1.DisruptionCommandAnnotationKey] != "" || !condition.IsTrue(n.Claim, v1.ConditionTypeDisruptionReason) ||
+			condition.IsTrue(n.Claim, v1.ConditionTypeRebooting) {
 			continue
 		}
 		if err := l.release(ctx, snap, steprecord.Of(n.Claim), ""); err != nil {

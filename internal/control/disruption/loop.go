@@ -50,7 +50,9 @@ type Settings struct {
 	Labels  label.Table // what the provider knows about labels
 	Planner disrupt.Settings
 	Repairs *lifecycle.Repairs // nil where broken nodes are not repaired
-	Engine  engine.Settings
+	// MayReboot asks the provider whether it would reboot the machine of a claim; see cloud.Rebooter.
+	MayReboot func(context.Context, *v1.NodeClaim) error
+	Engine    engine.Settings
 }
 
 // catalogs gives the pools that this provider serves, with what each can launch; a pool that must get no new nodes

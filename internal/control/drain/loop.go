@@ -93,14 +93,14 @@ func (l *Loop) Run(ctx context.Context) error {
 	}.Run(ctx, l.Store)
 }
 
-// rows are the Karpenter nodes that are being deleted.
+// rows are the Karpenter nodes that are being deleted, or emptied for a reboot.
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, *cluster.Node] {
 	return func(yield func(string, *cluster.Node) bool) {
 		if !snap.Synced() {
 			return
 		}
 		for row := range snap.Nodes() {
-			if l.leaving(row) && !yield(row.Name, row) {
+			if (l.leaving(row) || l.vacates(row)) && !yield(row.Name, row) {
 				return
 			}
 		}
@@ -118,6 +118,11 @@ func (l *Loop) leaving(row *cluster.Node) bool {
 		}
 	}
 	return row.Claim != nil && cloud.Serves(l.Cloud, row.Claim.Spec.NodeClassRef)
+}
+
+// vacates reports whether pods leave a node of our provider because its machine is to be rebooted.
+func (l *Loop) vacates(row *cluster.Node) bool {
+	return lifecycle.Vacates(row.Claim, row.Node) && cloud.Serves(l.Cloud, row.Claim.Spec.NodeClassRef)
 }
 
 func (l *Loop) queue(node string) *queue {
@@ -140,8 +145,11 @@ func (l *Loop) forget(node string) {
 // step brings one node closer to its end. A conflict only says that our picture was old.
 func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
 	row := snap.Node(name)
-	if row == nil || !l.leaving(row) {
+	switch {
+	case row == nil:
 		return time.Time{}, nil
+	case !l.leaving(row):
+		return l.vacate(ctx, row), nil
 	}
 	again, err := l.drain(ctx, snap, row)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -200,6 +208,15 @@ func (l *Loop) stages(ctx context.Context, snap *cluster.Snapshot, row *cluster.
 		return again, err
 	}
 	return time.Time{}, l.release(ctx, row)
+}
+
+// vacate asks the pods of a node to leave that is to be rebooted, and says when to ask again. Those that stay are there afterwards.
+func (l *Loop) vacate(ctx context.Context, row *cluster.Node) time.Time {
+	if !l.vacates(row) {
+		return time.Time{}
+	}
+	plan := evict.Next(row.Pods, time.Time{}, time.Now())
+	return l.queue(row.Name).run(ctx, l, job{row: row, claim: row.Claim, plan: plan})
 }
 
 func deadlineOf(claim *v1.NodeClaim) (time.Time, error) {

@@ -311,7 +311,7 @@ func checkHalt(pool *v1.NodePool, snap *cluster.Snapshot, now time.Time) {
 
 // checkApproval says that steps of the pool wait for approval, and which do not.
 func checkApproval(pool *v1.NodePool, now time.Time) {
-	if !approval.Manual(pool) {
+	if !pool.AsksApproval() {
 		condition.Clear(pool, v1.ConditionTypeDisruptionByApproval, now)
 		return
 	}

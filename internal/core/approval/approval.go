@@ -30,18 +30,12 @@ const (
 	Kept = time.Hour
 )
 
-// Manual reports whether voluntary steps of a pool need approval. They also do if the annotation has an unknown value.
-func Manual(p *v1.NodePool) bool {
-	value, there := p.Annotations[v1.ApprovalAnnotationKey]
-	return there && value != v1.ApprovalAutomatic
-}
-
 // Pools returns the pools whose approval a step needs, sorted by name. If a Node's label names another pool than its claim, both count.
 func Pools(snap *cluster.Snapshot, step *disrupt.Step) []*v1.NodePool {
 	found := map[string]*v1.NodePool{}
 	for _, c := range step.Remove {
 		for _, name := range []string{c.Pool.Name, c.Node.Claim.Labels[v1.NodePoolLabelKey]} {
-			if p := cluster.Pools.Get(snap, name); p != nil && Manual(p) {
+			if p := cluster.Pools.Get(snap, name); p != nil && p.AsksApproval() {
 				found[name] = p
 			}
 		}
@@ -58,7 +52,7 @@ func Hold(w *disrupt.World, but *v1alpha1.DisruptionPlan) {
 		}
 		for _, r := range plan.Status.Step.Remove {
 			w.Busy[r.UID] = true
-			if p := cluster.Pools.Get(w.Snap, r.NodePool); plan.Open() && p != nil && Manual(p) {
+			if p := cluster.Pools.Get(w.Snap, r.NodePool); plan.Open() && p != nil && p.AsksApproval() {
 				w.Promised[r.NodePool]++
 			}
 		}

@@ -53,11 +53,11 @@ func world() *cluster.Snapshot {
 
 func TestManual(t *testing.T) {
 	for value, want := range map[string]bool{"": false, "manual": true, "automatic": false, "Automatic": true, "no": true, "false": true} {
-		if got := approval.Manual(pool("p", value)); got != want {
+		if got := pool("p", value).AsksApproval(); got != want {
 			t.Errorf("%q: %v, want %v", value, got, want)
 		}
 	}
-	if empty := (&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1.ApprovalAnnotationKey: ""}}}); !approval.Manual(empty) {
+	if empty := (&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1.ApprovalAnnotationKey: ""}}}); !empty.AsksApproval() {
 		t.Error("an annotation that says nothing is taken for no annotation")
 	}
 }

@@ -134,7 +134,7 @@ func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) Refusal 
 			case why.Code != "" && why.Code != TooManyBroken: // the step was begun when there were fewer
 				return why
 			}
-			if c.Node.Initialized() {
+			if c.Node.Initialized() || c.rebooted {
 				remove = append(remove, c)
 			}
 			continue

@@ -30,15 +30,17 @@ type facts struct {
 
 	initialized, ready   bool
 	leaving, terminating bool
-	consolidatable       bool
-	drifted              *metav1.Condition // while it is True
-	pool                 string
-	bought               purchase
-	labels               map[string]string // by which it is priced
-	catalog              *cloud.Catalog    // of which it was priced last
-	dollars              cloud.NanoUSD
-	priced               bool
-	zone                 string
+	// rebooting nodes come back, and rebooted ones were initialized before.
+	rebooting, rebooted bool
+	consolidatable      bool
+	drifted             *metav1.Condition // while it is True
+	pool                string
+	bought              purchase
+	labels              map[string]string // by which it is priced
+	catalog             *cloud.Catalog    // of which it was priced last
+	dollars             cloud.NanoUSD
+	priced              bool
+	zone                string
 
 	cost   float64        // see Candidate
 	moving []*cluster.Pod // need another home when the node goes
@@ -85,6 +87,9 @@ func factsOf(n *cluster.Node) *facts {
 	f.pool, f.zone = labels[v1.NodePoolLabelKey], labels[corev1.LabelTopologyZone]
 	f.bought = purchase{labels[corev1.LabelInstanceTypeStable], labels[v1.CapacityTypeLabelKey]}
 	f.ready, f.leaving, f.terminating = ready(n.Node), leaving(n), condition.IsTrue(n.Claim, v1.ConditionTypeInstanceTerminating)
+	if r := condition.Get(n.Claim, v1.ConditionTypeRebooting); r != nil {
+		f.rebooting, f.rebooted = r.Status == metav1.ConditionTrue, true
+	}
 	f.consolidatable = condition.IsTrue(n.Claim, v1.ConditionTypeConsolidatable)
 	if d := condition.Get(n.Claim, v1.ConditionTypeDrifted); d != nil && d.Status == metav1.ConditionTrue {
 		f.drifted = d

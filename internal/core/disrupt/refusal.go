@@ -58,6 +58,7 @@ const (
 	NotInitialized Code = "NotInitialized"   // it has not been ready for pods yet
 	Deleting       Code = "Deleting"         // it is on its way out already
 	Nominated      Code = "Nominated"        // pods that wait are promised its room, until Until at the latest
+	Rebooting      Code = "Rebooting"        // its machine is being rebooted, and the node comes back
 	Landing        Code = "Landing"          // pods of a node that goes are on their way to it
 	Awaited        Code = "Awaited"          // pods are on their way to places that are theirs only as long as Pod is where it is
 	NodeProtected  Code = "NodeDoNotDisrupt" // the Node has the annotation Name
@@ -135,7 +136,7 @@ const (
 // Codes lists all codes, in the order in which they are explained.
 func Codes() []Code {
 	return []Code{
-		NoNode, NotInitialized, Deleting, Nominated, Landing, Awaited, NodeProtected, ClaimProtected, Paused, NoPool,
+		NoNode, Rebooting, NotInitialized, Deleting, Nominated, Landing, Awaited, NodeProtected, ClaimProtected, Paused, NoPool,
 		InStep, Setback, PodProtected, PodBudget, NoPlace, RepairForbidden, TooManyBroken, DriftReturns, Rollout,
 		FixedNodes, Settling, JustVacated, BudgetUnread, SearchWaits,
 		NoLabel, DoNotConsolidate, NotOffered, ConsolidateNever, OnlyWhenEmpty, FeedsBuffer,
@@ -146,7 +147,7 @@ func Codes() []Code {
 
 // Passes reports whether the code stands for a stage of a machine's life that ends by itself.
 func (c Code) Passes() bool {
-	return c == NoNode || c == NotInitialized || c == Deleting || c == Nominated || c == Landing || c == Awaited
+	return c == NoNode || c == Rebooting || c == NotInitialized || c == Deleting || c == Nominated || c == Landing || c == Awaited
 }
 
 // of says which candidate it is that is refused.

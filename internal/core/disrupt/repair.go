@@ -10,10 +10,11 @@ import (
 	"karpenter.sh/karpenter/internal/core/movable"
 )
 
-// Repair replaces broken nodes: nodes with a fault that has lasted for longer than the provider's policies tolerate. It differs from drift
-// in what may keep a node: neither the node's own do-not-disrupt nor that it was never initialised does; pods do unless a grace period
-// bounds the drain; the annotation do-not-repair does; and so does a pool of which more than a fifth is broken, because then it is hardly
-// the machines. Every pod of it that comes back must have another place, also a pod that could not be evicted now.
+// Repair replaces or reboots broken nodes: nodes with a fault that has lasted for longer than the provider's policies tolerate. It differs
+// from drift in what may keep a node: neither the node's own do-not-disrupt nor that it was never initialised does; pods do unless a grace
+// period bounds the drain; the annotation do-not-repair does; and so does a pool of which more than a fifth is broken, because then it is
+// hardly the machines. Before a node is replaced, every pod of it that comes back must have another place, also a pod that could not be
+// evicted now. Pods of a node that is rebooted go where there is room, or come back to it.
 
 // due reports whether the node has a fault for which it may be repaired now.
 func (c *Candidate) due(s *survey) bool { return c.Fault != nil && !c.Fault.Due.After(s.w.Now) }
@@ -69,32 +70,61 @@ func (c *Candidate) forRepair() *Candidate {
 	return &out
 }
 
-// repairs proposes to replace broken nodes as budgets allow. Nodes that were never initialised count in no budget, so none holds them.
+// mendable reports whether a reboot may mend a broken node. A node that has drifted is replaced sooner or later anyway; without a boot id
+// no boot would be noticed; and where users approve what happens to nodes, they approve replacements.
+func (c *Candidate) mendable() bool {
+	return c.Fault.Reboot && c.Drifted == nil && c.Node.Initialized() && c.Node.Node.Status.NodeInfo.BootID != "" &&
+		!c.Pool.AsksApproval()
+}
+
+// reboots proposes to reboot broken nodes, in their order, as budgets allow, and returns the others.
+func (s *search) reboots(of replacing, counted []*Candidate) (steps []*Step, others []*Candidate) {
+	now := s.ledger.Fits(of.reason, counted)
+	for _, c := range counted {
+		switch {
+		case !c.mendable():
+			others = append(others, c)
+		case slices.Contains(now, c) && s.ledger.Take(of.reason, []*Candidate{c}):
+			steps = append(steps, &Step{Method: of.method, Reason: of.reason, Remove: []*Candidate{c}, Reboot: true, Before: c.Price,
+				After: c.Price, Worst: c.Price})
+		}
+	}
+	return steps, others
+}
+
+// repairs proposes to reboot or replace broken nodes as budgets allow. Nodes that were never initialised count in no budget, so none holds
+// them; a node that did not come back from a reboot counts.
 func (s *search) repairs(broken []*Candidate) []*Step {
 	of := replacing{method: Repair, reason: v1.DisruptionReasonUnhealthy, closed: map[string]bool{}}
 	var counted, others []*Candidate
 	for _, c := range broken {
 		of.closed[c.Name()] = true
-		switch {
-		case c.Static():
-		case c.Node.Initialized():
+		if c.Node.Initialized() {
 			counted = append(counted, c)
-		default:
+		} else {
 			others = append(others, c)
 		}
 	}
-	steps := s.replace(of, counted)
+	steps, counted := s.reboots(of, counted)
+	replaced := slices.DeleteFunc(slices.Clone(broken), (*Candidate).mendable)
+	counted, others = slices.DeleteFunc(counted, (*Candidate).Static), slices.DeleteFunc(others, (*Candidate).Static)
+	steps = append(steps, s.replace(of, counted)...)
 	for _, c := range others {
+		if c.rebooted && len(s.ledger.Fits(of.reason, []*Candidate{c})) == 0 {
+			continue
+		}
 		question := engine.Question{Gone: goneBy(steps), Closed: union(s.survey.closed, of.closed)}
 		answer := s.whatIf.insist(of.reason, []*Candidate{c}, question)
 		for i := range answer.parts {
-			steps = append(steps, of.step(&answer.parts[i]))
+			if !c.rebooted || s.ledger.Take(of.reason, []*Candidate{c}) {
+				steps = append(steps, of.step(&answer.parts[i]))
+			}
 		}
 		for c, stuck := range answer.refused {
 			s.hold(of.reason, c, noPlace(stuck))
 		}
 	}
-	return append(steps, s.replaceStatic(of, broken)...)
+	return append(steps, s.replaceStatic(of, replaced)...)
 }
 
 // goneBy names the nodes that steps remove.

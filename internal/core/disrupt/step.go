@@ -41,7 +41,7 @@ func (m Method) Waits() bool { return m == MultiNode || m == SingleNode }
 // approval, can say what was going to happen and why it was worth it. Prices are of an hour, as expected when it was proposed.
 //
 // Invariant: After ≤ Worst, and Worst < Before, or equal where nodes get fewer;
-// drift and repair alone may cost more than what they replace.
+// drift and repair alone may cost more than what they replace. A reboot opens nothing, and its nodes stay.
 type Step struct {
 	Method Method
 	Reason v1.DisruptionReason
@@ -54,6 +54,7 @@ type Step struct {
 	Own    cloud.NanoUSD      // what the nodes that there will be fewer are reckoned to cost by themselves
 	Risk   cloud.NanoUSD      // by how much less interruptions are reckoned to cost; negative where it is more
 	Score  []PoolScore        // how pools with policy Balanced judge the step
+	Reboot bool               // the machines are rebooted and not removed
 	First  TerminateFirst     // why nothing is opened although the nodes are replaced; "" otherwise
 }
 
@@ -70,9 +71,12 @@ func (s *Step) ID() string {
 	return string(s.Reason) + "/" + strings.Join(names, ",")
 }
 
-// Decision is "delete" when nothing is opened, "terminate-first" when the replacement opens afterwards, "replace" otherwise.
+// Decision is "reboot" when the machines stay, "delete" when nothing is opened, "terminate-first" when the replacement opens afterwards,
+// "replace" otherwise.
 func (s *Step) Decision() string {
 	switch {
+	case s.Reboot:
+		return "reboot"
 	case s.First != "":
 		return "terminate-first"
 	case len(s.Open) == 0:

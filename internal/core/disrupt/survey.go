@@ -73,8 +73,9 @@ type Candidate struct {
 	Drifted        *metav1.Condition // condition Drifted while it is True
 	Fault          *lifecycle.Fault  // what is wrong with the node, due or not; nil where nodes are not repaired
 
-	bought purchase
-	zone   string
+	bought   purchase
+	zone     string
+	rebooted bool // a reboot was begun before, so it was initialized once
 }
 
 // poolSum adds up the nodes of a pool: what they cost, what it would cost to move everything in it, and what budgets count.
@@ -170,7 +171,7 @@ func (s *survey) room(n *cluster.Node, f *facts) []*cluster.Pod {
 	if n.MarkedForRemoval || n.Claim.DeletionTimestamp != nil {
 		return s.looking(n)
 	}
-	if s.w.Busy[n.Claim.UID] || !f.initialized {
+	if s.w.Busy[n.Claim.UID] || !f.initialized || f.rebooting {
 		s.closed[n.Name] = true
 	}
 	return nil
@@ -209,7 +210,8 @@ func (s *survey) settles(f *facts) bool {
 // Most nodes have neither a pod that is protected nor a pod that a budget counts. Then the clock decides nothing
 // about them, and what was read of the row at an earlier look is taken unchanged.
 func (s *survey) read(n *cluster.Node, f *facts) *Candidate {
-	c := &Candidate{Node: n, Cost: f.cost, Block: s.block(n, f), Spares: s.resting.on[n.Name], bought: f.bought, zone: f.zone}
+	c := &Candidate{Node: n, Cost: f.cost, Block: s.block(n, f), Spares: s.resting.on[n.Name], bought: f.bought, zone: f.zone,
+		rebooted: f.rebooted}
 	if n.Node == nil {
 		return c
 	}
@@ -268,13 +270,13 @@ func (s *survey) count(c *Candidate, f *facts) {
 	if c.Fault != nil {
 		sum.faulty++
 	}
-	if !f.initialized || f.terminating {
+	if !f.initialized && !f.rebooted || f.terminating {
 		return
 	}
 	sum.count.Nodes++
-	if f.leaving || !f.ready {
+	if f.leaving || f.rebooting || !f.ready {
 		sum.count.Consuming++
-		if !f.leaving {
+		if !f.leaving && !f.rebooting {
 			sum.count.NotReady++
 		}
 		if at := c.Node.Claim.DeletionTimestamp; !f.leaving || at != nil && s.w.Now.Sub(at.Time) >= stuckAfter {
@@ -298,6 +300,8 @@ func (s *survey) block(n *cluster.Node, f *facts) *Refusal {
 	switch {
 	case n.Node == nil:
 		return block(NoNode, "", time.Time{})
+	case f.rebooting && !f.leaving:
+		return block(Rebooting, "", time.Time{})
 	case !f.initialized:
 		return block(NotInitialized, "", time.Time{})
 	case f.leaving || f.terminating:

@@ -25,6 +25,8 @@ type View struct {
 	Unpublished []string
 	// PendingHook names what the provider still does before the Node may be registered; "" if nothing.
 	PendingHook string
+	// Occupied says that pods are on the node which leave it before its machine is rebooted.
+	Occupied bool
 }
 
 // Settings of a claim's life. The zero value is the documented behaviour.
@@ -32,8 +34,11 @@ type Settings struct {
 	// HoldTaint keeps the unregistered taint on a registered node until the node is ready for pods, so that the moment at
 	// which pods may bind is ours; but no longer than this. Zero takes the taint off at registration.
 	HoldTaint time.Duration
-	// Words are what conditions say; nil leaves them without a message.
-	Words Words
+	// Words are what conditions say; nil leaves them without a message. RebootWords are those about reboots that ended.
+	Words       Words
+	RebootWords RebootWords
+	// Reboots says that machines are rebooted. Otherwise those are finished that another Karpenter began.
+	Reboots bool
 }
 
 // A Lack is what a claim's node lacks to be registered or initialized.
@@ -53,6 +58,16 @@ func (w Words) of(l Lack) string {
 	return w(l)
 }
 
+// RebootWords say to people how a reboot ended.
+type RebootWords func(RebootEnd) string
+
+func (w RebootWords) of(e RebootEnd) string {
+	if w == nil {
+		return ""
+	}
+	return w(e)
+}
+
 const (
 	launchTimeout       = 5 * time.Minute  // until the cloud must have started a machine
 	registrationTimeout = 15 * time.Minute // until its node must have joined
@@ -70,6 +85,7 @@ const (
 	Launch              // ask the cloud for a machine
 	Write               // write what changed of node and claim
 	GiveUp              // delete the claim
+	Reboot              // ask the provider to reboot the machine
 )
 
 // A Reason is why Karpenter deletes a claim, as the disrupted counters name it.
@@ -95,6 +111,7 @@ const (
 	RegisteredWithoutTaint
 	Opened // the node loses the last taint that was ours
 	Initialized
+	RebootObserved // the machine has booted anew
 )
 
 // A Step is what a claim needs now.
@@ -107,6 +124,8 @@ type Step struct {
 	// Reached are the milestones that a Write makes true.
 	Reached []Milestone
 	Reason  Reason // of GiveUp
+	// Ended is the end of a reboot that a Write makes true, nil for none.
+	Ended *RebootEnd
 	// Overdue says that the machine has registered and had its time to be initialised.
 	Overdue bool
 	// Until is when to look again if nothing changes; zero for never.
@@ -120,15 +139,17 @@ func Next(v View, now time.Time, s Settings) Step {
 		claim.Finalizers = append(slices.Clip(claim.Finalizers), v1.TerminationFinalizer)
 		return Step{Kind: Prepare, Claim: claim}
 	}
-	if claim := withoutReboot(v.Claim); claim != nil {
-		return Step{Kind: Prepare, Claim: claim}
+	cleaned, until := withoutReboot(v.Claim, now)
+	if cleaned != nil {
+		return Step{Kind: Prepare, Claim: cleaned}
 	}
 	claim := another(v.Claim)
 	condition.Init(claim)
 	if condition.IsUnknown(claim, v1.ConditionTypeLaunched) {
 		return launchStep(claim, now)
 	}
-	w := work{claim: claim, now: now, settings: s, nodes: v.Nodes, unpublished: v.Unpublished, pendingHook: v.PendingHook}
+	w := work{claim: claim, now: now, settings: s, nodes: v.Nodes, until: until, unpublished: v.Unpublished,
+		pendingHook: v.PendingHook, occupied: v.Occupied}
 	if v.NeedsOpenNode {
 		w.settings.HoldTaint = 0
 	}
@@ -140,6 +161,9 @@ func Next(v View, now time.Time, s Settings) Step {
 	w.open()
 	if !w.reboot() {
 		w.initialize()
+	}
+	if w.prepared != nil {
+		return Step{Kind: Prepare, Claim: w.prepared}
 	}
 	overdue := w.overdue()
 	step := w.step(v)
@@ -174,6 +198,11 @@ type work struct {
 
 	unpublished []string
 	pendingHook string
+
+	occupied bool
+	prepared *v1.NodeClaim // with annotations that are to be written before anything else
+	asks     bool          // the provider is to be asked for a reboot
+	ended    *RebootEnd
 }
 
 // refresh lifts conditions that are final to the claim's present generation.
@@ -374,12 +403,15 @@ func (w *work) wake(at time.Time) { w.until = ztime.Sooner(w.until, at) }
 
 // step keeps of the copies what differs from what there is.
 func (w *work) step(v View) Step {
-	s := Step{Kind: Wait, Reached: w.reached, Until: w.until}
+	s := Step{Kind: Wait, Reached: w.reached, Until: w.until, Ended: w.ended}
 	if w.node != nil && !equality.Semantic.DeepEqual(w.node, w.nodes[0]) {
 		s.Kind, s.Node = Write, w.node
 	}
 	if !equality.Semantic.DeepEqual(w.claim.Status, v.Claim.Status) {
 		s.Kind, s.Claim = Write, w.claim
+	}
+	if s.Kind == Wait && w.asks { // what was written about the reboot is known to every process
+		s.Kind, s.Claim = Reboot, w.claim
 	}
 	return s
 }

@@ -382,6 +382,8 @@ func describe(s lifecycle.Step, before *v1.NodeClaim) string {
 		return "give up " + string(s.Reason)
 	case lifecycle.Wait:
 		return "wait" + until(s)
+	case lifecycle.Reboot:
+		return "reboot" + until(s)
 	}
 	out := "write"
 	if s.Claim != nil {
@@ -413,6 +415,7 @@ func describe(s lifecycle.Step, before *v1.NodeClaim) string {
 	if len(s.Reached) > 0 {
 		names := map[lifecycle.Milestone]string{
 			lifecycle.Registered: "registered", lifecycle.RegisteredWithoutTaint: "without taint", lifecycle.Opened: "opened", lifecycle.Initialized: "initialized",
+			lifecycle.RebootObserved: "observed",
 		}
 		out += "; reached"
 		for _, m := range s.Reached {

@@ -15,11 +15,12 @@ type Ailment struct {
 }
 
 // Ailing returns what is wrong with a node, of several things what is due first. A condition that does not say since when it
-// stands makes a node no broken one: it is not known how long that has lasted.
+// stands makes a node no broken one: it is not known how long that has lasted. What a reboot may mend is none either: this repair only
+// replaces.
 func Ailing(node *corev1.Node, policies []cloud.RepairPolicy) (first Ailment, ok bool) {
 	for _, p := range policies {
 		for _, c := range node.Status.Conditions {
-			if c.Type != p.ConditionType || c.Status != p.Status || c.LastTransitionTime.IsZero() {
+			if p.Reboot || c.Type != p.ConditionType || c.Status != p.Status || c.LastTransitionTime.IsZero() {
 				continue
 			}
 			if due := c.LastTransitionTime.Add(p.Toleration); !ok || due.Before(first.Due) {

@@ -17,6 +17,7 @@ func TestAilmentThatIsDueFirst(t *testing.T) {
 		{ConditionType: corev1.NodeReady, Status: corev1.ConditionFalse, Toleration: 30 * time.Minute},
 		{ConditionType: corev1.NodeReady, Status: corev1.ConditionUnknown, Toleration: 20 * time.Minute},
 		{ConditionType: "GPUReady", Status: corev1.ConditionFalse, Toleration: 10 * time.Minute},
+		{ConditionType: "Overheated", Status: corev1.ConditionFalse, Toleration: 10 * time.Minute, Reboot: true},
 	}
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, minute int) corev1.NodeCondition {
 		return corev1.NodeCondition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(begin.Add(time.Duration(minute) * time.Minute))}
@@ -29,6 +30,7 @@ func TestAilmentThatIsDueFirst(t *testing.T) {
 		"a node without conditions is well":           {},
 		"another status is well":                      {conditions: []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionTrue, 0)}},
 		"another condition is no ailment":             {conditions: []corev1.NodeCondition{condition("DiskPressure", corev1.ConditionFalse, 0)}},
+		"what needs a reboot is left to others":       {conditions: []corev1.NodeCondition{condition("Overheated", corev1.ConditionFalse, 0)}},
 		"not ready":                                   {conditions: []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionFalse, 5)}, want: corev1.NodeReady, due: 35},
 		"not heard of has a time of its own":          {conditions: []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionUnknown, 5)}, want: corev1.NodeReady, due: 25},
 		"the one that is due first, not the older":    {conditions: []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionFalse, 0), condition("GPUReady", corev1.ConditionFalse, 8)}, want: "GPUReady", due: 18},

@@ -11,6 +11,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
 // Repairs are the repair policies of a provider, checked and compiled.
@@ -54,11 +55,17 @@ type Fault struct {
 	Grace *time.Duration
 	// Score orders the nodes that are due: those whose faults do most harm, or are oldest, have the highest.
 	Score float64
-	// Reboot says that every policy that is due is content with a reboot.
+	// Reboot says that every policy that is due is content with a reboot, and that earlier reboots do not speak against another one.
 	Reboot bool
 }
 
-// Of returns what is wrong with a node now, nil if nothing is. A condition that does not say since when it stands counts as no fault.
+// Reboots reports whether there are faults that a reboot may mend.
+func (r *Repairs) Reboots() bool {
+	return r != nil && slices.ContainsFunc(r.policies, func(p cloud.RepairPolicy) bool { return p.Reboot })
+}
+
+// Of returns what is wrong with a node now, nil if nothing is. A condition that stood before a reboot counts from the end of
+// the reboot. A condition without the time of its transition counts as no fault.
 // Without policies no node has one, and none while its machine is being rebooted.
 func (r *Repairs) Of(node *corev1.Node, claim *v1.NodeClaim, now time.Time) *Fault {
 	if r == nil || condition.IsTrue(claim, v1.ConditionTypeRebooting) {
@@ -71,7 +78,7 @@ func (r *Repairs) Of(node *corev1.Node, claim *v1.NodeClaim, now time.Time) *Fau
 		if c.LastTransitionTime.IsZero() || !r.knows(c) {
 			continue
 		}
-		since := c.LastTransitionTime.Time
+		since := ztime.Later(c.LastTransitionTime.Time, rebootedAt(claim))
 		for j := range r.policies {
 			if !r.concerns(j, c) {
 				continue
@@ -99,6 +106,7 @@ func (r *Repairs) Of(node *corev1.Node, claim *v1.NodeClaim, now time.Time) *Fau
 	if out == nil {
 		return nil
 	}
+	out.Reboot = out.Reboot && !rebootsExhausted(claim, now)
 	if own := claim.Spec.TerminationGracePeriod; own != nil && (out.Grace == nil || own.Duration < *out.Grace) {
 		out.Grace = &own.Duration
 	}

@@ -28,6 +28,7 @@ func Refusal(r disrupt.Refusal) string {
 // phrases explains each code, for a node of which the reader knows which it is.
 var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 	disrupt.NoNode:         plain("its Node has not registered"),
+	disrupt.Rebooting:      plain("its machine is being rebooted"),
 	disrupt.NotInitialized: plain("the node is not initialized"),
 	disrupt.Deleting:       plain("the node is being removed"),
 	disrupt.Nominated:      plain("the node is promised to pods that wait for it"),

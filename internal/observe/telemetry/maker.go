@@ -37,6 +37,7 @@ var (
 		15 * minute, 30 * minute, 45 * minute, hour, 2 * hour, 4 * hour, 6 * hour, 8 * hour, 10 * hour, 12 * hour, 16 * hour, 20 * hour,
 		day, 2 * day, 3 * day, 5 * day, 10 * day, 15 * day, 20 * day, 25 * day, 30 * day,
 	}
+	reboots    = exponential(10, 2, 8)
 	scores     = []float64{.1, .25, .33, .5, 1, 2, 5, 10}
 	batchSizes = []float64{1, 2, 4, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 125, 150, 175, 200, 225, 250, 275, 300,
 		350, 400, 450, 500, 550, 600, 700, 800, 900, 1000}

@@ -17,6 +17,9 @@ type disruptionMetrics struct {
 	DeletionCostPending         *prometheus.GaugeVec
 	DeletionCostWrites          *prometheus.CounterVec
 	RolloutTrips                *prometheus.CounterVec
+	Reboots                     *prometheus.CounterVec
+	RebootDuration              *prometheus.HistogramVec
+	RebootRecovery              *prometheus.HistogramVec
 	ConsolidationScore          *prometheus.HistogramVec
 	ConsolidationMoves          *prometheus.CounterVec
 }
@@ -57,6 +60,13 @@ func newDisruptionMetrics(t *maker) disruptionMetrics {
 			"result"),
 		RolloutTrips: t.counter("karpenter_rollout_trips_total", Alpha,
 			"How often a gate of a RolloutPolicy stopped a rollout, by policy and gate.", "policy", "gate"),
+		Reboots: t.counter("karpenter_nodes_reboots_total", Beta,
+			"Reboots of broken machines, by result: succeeded, provider_error, drain_timeout, recovery_timeout or invalid_request.",
+			"result"),
+		RebootDuration: t.histogram("karpenter_nodes_reboot_duration_seconds", Beta, reboots,
+			"Time of a reboot of a broken machine from its request to its end, by result.", "result"),
+		RebootRecovery: t.histogram("karpenter_nodes_reboot_recovery_duration_seconds", Beta, reboots,
+			"Time from when the cloud was asked for a reboot until the node had booted and was ready."),
 		ConsolidationScore: t.histogram("karpenter_consolidation_score", Alpha, scores,
 			"Score of moves under policy Balanced, by whether they were approved or rejected.", balanced...),
 		ConsolidationMoves: t.counter("karpenter_consolidation_moves_total", Alpha,

@@ -71,6 +71,9 @@ gauge     karpenter_voluntary_disruption_eligible_nodes reason
 counter   karpenter_voluntary_disruption_consolidation_timeouts_total consolidation_type
 counter   karpenter_voluntary_disruption_failed_validations_total consolidation_type
 counter   karpenter_voluntary_disruption_queue_failures_total decision reason consolidation_type
+counter   karpenter_nodes_reboots_total result
+histogram karpenter_nodes_reboot_duration_seconds result
+histogram karpenter_nodes_reboot_recovery_duration_seconds
 histogram karpenter_consolidation_score decision nodepool policy
 counter   karpenter_consolidation_moves_total decision nodepool policy
 gauge     karpenter_cluster_state_node_count

@@ -57,6 +57,8 @@ const (
 	UnreadableObject          Reason = "UnreadableObject"
 	OrphanKept                Reason = "OrphanKept"
 	NodeRepairBlocked         Reason = "NodeRepairBlocked"
+	RebootObserved            Reason = "RebootObserved"
+	RebootFailed              Reason = "RebootFailed"
 	BufferWithoutRoom         Reason = "BufferWithoutRoom"
 	QuotaReached              Reason = "QuotaReached"
 	QuotaExceeded             Reason = "QuotaExceeded"
@@ -166,6 +168,9 @@ var reasons = []EventRow{
 		"decides.", 15 * time.Minute, 0, 0, false},
 	{NodeRepairBlocked, warning, "A broken node stays, because so many of its pool are broken that it is hardly the " +
 		"machines.", 15 * time.Minute, 0, 0, false},
+	{RebootObserved, normal, "A machine that was rebooted to repair it has booted.", 30 * time.Minute, 0, 0, false},
+	{RebootFailed, warning, "A broken machine was not repaired by a reboot and is replaced instead; the message says why.",
+		repeatInterval, 0, 0, false},
 	{BufferWithoutRoom, warning, "A CapacityBuffer cannot be understood, or no pool can hold its pods; the message " +
 		"says what to change.", 5 * time.Minute, 0, 0, false},
 	{QuotaReached, warning, "A CapacityQuota keeps pods waiting; the message says how many and for which resource.", time.Hour, 0, 0,

@@ -133,6 +133,8 @@ func (k *call) needs(in any) []need {
 		return []need{k.on("ec2:DeleteLaunchTemplate", "launch-template/*", nil)}
 	case *ec2.TerminateInstancesInput:
 		return k.eachResource("ec2:TerminateInstances", in.InstanceIds, nil)
+	case *ec2.RebootInstancesInput:
+		return k.eachResource("ec2:RebootInstances", in.InstanceIds, nil)
 	case *ec2.CreateTagsInput:
 		return k.eachResource("ec2:CreateTags", in.Resources, in.Tags)
 	case *ssm.GetParameterInput:

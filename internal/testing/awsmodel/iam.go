@@ -183,6 +183,32 @@ func createRole(c *call, in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error)
 	return &iam.CreateRoleOutput{Role: copyOf(*c.world.st.Roles[name])}, nil
 }
 
+// simulatePrincipalPolicy judges one action on each resource by the policies of a caller. A role that is none may do everything.
+func simulatePrincipalPolicy(c *call, in *iam.SimulatePrincipalPolicyInput) (*iam.SimulatePrincipalPolicyOutput, error) {
+	who := c.world.withARN(aws.ToString(in.PolicySourceArn))
+	if who == nil {
+		who = &principal{}
+	}
+	as := *c
+	as.who = who
+	out := &iam.SimulatePrincipalPolicyOutput{}
+	for _, action := range in.ActionNames {
+		for _, resource := range in.ResourceArns {
+			n := c.plain(action, resource)
+			for _, e := range in.ContextEntries {
+				n.context[aws.ToString(e.ContextKeyName)] = e.ContextKeyValues
+			}
+			decision := iamtypes.PolicyEvaluationDecisionTypeAllowed
+			if as.refusal(n) != "" {
+				decision = iamtypes.PolicyEvaluationDecisionTypeImplicitDeny
+			}
+			out.EvaluationResults = append(out.EvaluationResults, iamtypes.EvaluationResult{EvalActionName: &action,
+				EvalResourceName: &resource, EvalDecision: decision})
+		}
+	}
+	return out, nil
+}
+
 func (w *world) addRoleNamed(name string) {
 	w.st.Roles[name] = &iamtypes.Role{
 		RoleName: &name, RoleId: aws.String("AROA" + strings.ToUpper(fmt.Sprintf("%016x", hash(name)))), Path: aws.String("/"),

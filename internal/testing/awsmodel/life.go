@@ -26,11 +26,12 @@ type Join struct {
 	Taints                                      []corev1.Taint
 	Capacity, Allocatable                       corev1.ResourceList
 	Volumes                                     int // EBS volumes that its CSI driver finds room for
+	BootID                                      string
 }
 
-// A Gone says that a machine no longer serves the cluster. State is "shutting-down" or "stopped" when its kubelet has ended,
-// "unreachable" when it is silent, and "terminated" when it has ceased to exist. Reason is EC2's code for who ended it, such as
-// "Client.UserInitiatedShutdown".
+// A Gone says that a machine no longer serves the cluster. State is "shutting-down" or "stopped" when its kubelet has ended, "rebooting"
+// when it ends and will join again, "unreachable" when it is silent, and "terminated" when it has ceased to exist. Reason is EC2's code for
+// who ended it, such as "Client.UserInitiatedShutdown".
 type Gone struct {
 	InstanceID, ProviderID, NodeName, State, Reason string
 }
@@ -101,13 +102,34 @@ func (w *world) boots(m *machine, now time.Time) {
 		Zone: host.Zone, ZoneID: host.ZoneID, Region: host.Region, InstanceType: it.Name, Arch: host.Arch,
 		OS: node.OS, OSImage: node.OSImage, ImageID: aws.ToString(m.Now.ImageId), KubeletVersion: "v" + img.Kubernetes + ".0-eks",
 		Labels: node.Labels, Taints: node.Taints, Capacity: node.Capacity, Allocatable: node.Allocatable,
-		Volumes: roomForVolumes(m, it, node.OS),
+		Volumes: roomForVolumes(m, it, node.OS), BootID: bootID(m),
 	}
 	if slices.Contains(w.faults.ZonesDown, host.Zone) {
 		m.Silent = true
 		return
 	}
 	w.tellJoin(*m.Joined)
+}
+
+// bootID differs from boot to boot of a machine.
+func bootID(m *machine) string { return fmt.Sprintf("%s-boot-%d", m.id(), m.Reboots) }
+
+// reboot ends what runs on a machine, and lets it join again. It mends what an instance status check finds.
+func (w *world) reboot(m *machine, now time.Time) {
+	m.Reboots++
+	m.Broken = nil
+	w.tellGone(m, "rebooting")
+	w.at(now.Add(w.cfg.Timing.Boot), m.id(), func(w *world, m *machine, _ time.Time) {
+		if m.state() != ec2types.InstanceStateNameRunning || m.Joined == nil {
+			return
+		}
+		m.Joined.BootID = bootID(m)
+		if m.Silent {
+			w.speak(m)
+		} else {
+			w.tellJoin(*m.Joined)
+		}
+	})
 }
 
 // roomForVolumes is what the CSI driver counts when it starts: what EC2 attaches to such a machine, without what is
@@ -321,7 +343,7 @@ type Machine struct {
 	Tags                                   map[string]string
 	Launched                               time.Time
 	Joined, Silent                         bool
-	NodeName                               string
+	NodeName, BootID                       string
 	Console                                []string
 	UserData                               string
 }
@@ -338,7 +360,7 @@ func (c *Cloud) Machines() []Machine {
 			ID: id, State: string(m.state()), InstanceType: string(m.Now.InstanceType), Zone: m.zone(),
 			ImageID: aws.ToString(m.Now.ImageId), CapacityType: m.Pool.capacityType, Subnet: aws.ToString(m.Now.SubnetId),
 			Template: m.Template, Fleet: m.Fleet, Context: m.Context, Tags: map[string]string{}, Launched: aws.ToTime(m.Now.LaunchTime),
-			Joined: m.Joined != nil, Silent: m.Silent, NodeName: aws.ToString(m.Now.PrivateDnsName),
+			Joined: m.Joined != nil, Silent: m.Silent, NodeName: aws.ToString(m.Now.PrivateDnsName), BootID: bootID(m),
 			Console: slices.Clone(m.Console), UserData: m.UserData,
 		}
 		if m.Now.IamInstanceProfile != nil {

@@ -12,7 +12,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// Calls that only people make: Karpenter has no need of it.
+// Calls that mostly people make.
 
 // rebootInstances answers as EC2 does, which says nothing: a machine that boots anew stays the machine that it is.
 func rebootInstances(c *call, in *ec2.RebootInstancesInput) (*ec2.RebootInstancesOutput, error) {
@@ -24,6 +24,9 @@ func rebootInstances(c *call, in *ec2.RebootInstancesInput) (*ec2.RebootInstance
 		if m.state() != ec2types.InstanceStateNameRunning {
 			return nil, refuse("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be rebooted.", m.id())
 		}
+	}
+	for _, m := range some {
+		c.world.reboot(m, c.now)
 	}
 	return &ec2.RebootInstancesOutput{}, nil
 }

@@ -41,6 +41,7 @@ type machine struct {
 	Volumes   []ec2types.Volume
 	Console   []string
 	Joined    *Join
+	Reboots   int
 	Silent    bool // does not answer, though it runs
 	Events    []ec2types.InstanceStatusEvent
 	Impaired  *time.Time // the system status check fails since

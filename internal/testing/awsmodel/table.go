@@ -63,6 +63,7 @@ var operations = index([]operation{
 	op("iam", getRole, "RoleName"),
 	op("iam", createRole, "Path", "RoleName", "AssumeRolePolicyDocument"),
 	op("iam", listRoles),
+	op("iam", simulatePrincipalPolicy, "PolicySourceArn", "ActionNames", "ResourceArns", "ContextEntries"),
 
 	op("sts", getCallerIdentity),
 	op("sts", assumeRole, "RoleArn", "RoleSessionName", "DurationSeconds"),

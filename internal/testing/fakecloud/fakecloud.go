@@ -28,6 +28,8 @@ type Options struct {
 	Catalog func(pool *v1.NodePool) (*cloud.Catalog, error)
 	// Started is called when a machine has booted, Stopped when it is gone for good; each in a goroutine of its own.
 	Started, Stopped func(cloud.Machine)
+	// Rebooted is called when a machine begins to boot anew, in a goroutine of its own; nil where reboots change nothing.
+	Rebooted func(cloud.Machine)
 	// Boot is how long a machine takes from launch to Started; nil for no time at all.
 	Boot func(cloud.Machine) time.Duration
 	// Shutdown is how long a machine takes from Terminate until it is gone.
@@ -62,6 +64,7 @@ type Cloud struct {
 	catalogs map[*cloud.Catalog]*view
 	journal  *journal
 	launches int
+	reboots  map[string]bool // operations
 
 	asking sync.Mutex // held while a fault is asked
 }
@@ -81,6 +84,7 @@ func New(o Options) (*Cloud, error) {
 	c := &Cloud{
 		options: o, machines: map[string]*machine{}, byToken: map[string]string{}, stock: map[Where]int{},
 		drift: map[string]cloud.DriftReason{}, seenDry: map[offeringKey]time.Time{}, catalogs: map[*cloud.Catalog]*view{},
+		reboots: map[string]bool{},
 	}
 	if o.Journal == "" {
 		return c, nil
@@ -129,7 +133,48 @@ func (c *Cloud) RepairPolicies() []cloud.RepairPolicy {
 		{ConditionType: corev1.NodeReady, Status: corev1.ConditionUnknown, Toleration: 30 * time.Minute, Reason: ".*"},
 		{ConditionType: "StorageReady", Status: corev1.ConditionFalse, Toleration: 10 * time.Minute, Reason: ".*",
 			Grace: new(5 * time.Minute)},
+		{ConditionType: Mendable, Status: corev1.ConditionFalse, Toleration: 10 * time.Minute, Reason: ".*",
+			Grace: new(5 * time.Minute), Reboot: true},
 	}
+}
+
+// Mendable is the type of a node condition that is False where a reboot may mend the machine.
+const Mendable corev1.NodeConditionType = "AcceleratedHardwareReady"
+
+// MayReboot implements cloud.Rebooter.
+func (c *Cloud) MayReboot(ctx context.Context, claim *v1.NodeClaim) error {
+	_, err := c.begin(ctx, Call{Method: MayReboot, Claim: claim.Name, ProviderID: claim.Status.ProviderID})
+	if err != nil {
+		return err
+	}
+	_, err = c.Get(ctx, claim.Status.ProviderID)
+	return err
+}
+
+// Reboot implements cloud.Rebooter.
+func (c *Cloud) Reboot(ctx context.Context, claim *v1.NodeClaim, operation string) error {
+	fault, err := c.begin(ctx, Call{Method: Reboot, Claim: claim.Name, ProviderID: claim.Status.ProviderID})
+	if err != nil {
+		return err
+	}
+	m, err := c.Get(ctx, claim.Status.ProviderID)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.reboots[operation] && c.options.Rebooted != nil {
+		go c.options.Rebooted(m)
+	}
+	c.reboots[operation] = true
+	return fault.end(ctx, Reboot)
+}
+
+// Reboots counts the reboots that were asked for.
+func (c *Cloud) Reboots() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.reboots)
 }
 
 // Catalog implements cloud.Provider.

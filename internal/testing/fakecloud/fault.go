@@ -22,21 +22,23 @@ const (
 	SetLatch  Method = "SetLatch"
 	Inherited Method = "Inherited"
 	Adopt     Method = "Adopt"
+	MayReboot Method = "MayReboot"
+	Reboot    Method = "Reboot"
 )
 
 // A Call is what a fault may look at.
 type Call struct {
 	Method     Method
-	Claim      string // Launch, Adopt and Drifted
-	ProviderID string // Terminate, Get, SetLatch, Adopt and Drifted
+	Claim      string // Launch, Adopt, Drifted, MayReboot and Reboot
+	ProviderID string // Terminate, Get, SetLatch, Adopt, Drifted, MayReboot and Reboot
 }
 
 // A Fault is what goes wrong with one call. The zero value is none.
 type Fault struct {
 	Delay time.Duration // the call takes so much longer; its context may end it
 	Err   error         // the call does nothing and returns this
-	Lost  bool          // Launch and Terminate act, but the answer never arrives
-	After time.Duration // Launch and Terminate act, and the answer takes so much longer; the context may end it
+	Lost  bool          // Launch, Terminate and Reboot act, but the answer never arrives
+	After time.Duration // Launch, Terminate and Reboot act, and the answer takes so much longer; the context may end it
 }
 
 // SetFault installs what goes wrong from now on: f is asked at every call, about one at a time, so that it may count what it sees. It must

@@ -54,6 +54,7 @@ const (
 	noHTTP     = "there is no HTTP here"
 	operators  = "the operator measures around the provider"
 	noLease    = "there is one process and no lease"
+	noReboots  = "broken machines are repaired as before 1.15"
 	noTime     = "plans take no simulated time"
 	aBug       = "a bug fails this test"
 	onlyOrphan = "nothing else happens while most machines are orphans"
@@ -63,6 +64,12 @@ const (
 // elsewhere are the metrics and events that the life below does not have: the test that asserts each, and why it needs a world of its own.
 // What can never be other than zero has no test.
 var elsewhere = map[string]struct{ folder, test, why string }{
+	"karpenter_nodes_reboots_total":                    {"internal/control/disruption", "TestABrokenMachineIsRebooted", noReboots},
+	"karpenter_nodes_reboot_duration_seconds":          {"internal/control/disruption", "TestABrokenMachineIsRebooted", noReboots},
+	"karpenter_nodes_reboot_recovery_duration_seconds": {"internal/control/disruption", "TestABrokenMachineIsRebooted", noReboots},
+	"RebootObserved":                                   {"internal/control/disruption", "TestABrokenMachineIsRebooted", noReboots},
+	"RebootFailed":                                     {"internal/control/disruption", "TestAFailedRebootEndsInAReplacement", noReboots},
+
 	"karpenter_voluntary_disruption_consolidation_timeouts_total": {why: "a pass has no limit of time; older dashboards want the name"},
 	"controller_runtime_terminal_reconcile_errors_total":          {why: "every step is tried again; older dashboards want the name"},
 

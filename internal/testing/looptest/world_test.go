@@ -55,6 +55,7 @@ type world struct {
 	seller func(cloud.Provider) cloud.Provider
 
 	shifts   bool        // zonal shifts are followed
+	reboots  bool        // broken machines are repaired, and rebooted where that may mend them
 	unqueued bool        // there is no interruption queue
 	untaint  atomic.Bool // kubelets join without the taint of unregistered nodes
 	search   work.Units  // of the engine, 0 for as much as it likes
@@ -133,6 +134,7 @@ func (w *world) join(j awsmodel.Join) {
 	time.AfterFunc(readyAfter, func() {
 		memapi.Edit(w.API, "", j.NodeName, func(n *corev1.Node) {
 			sim.SetReady(n, corev1.ConditionTrue)
+			n.Status.NodeInfo.BootID = j.BootID
 			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&notReady) })
 		})
 	})
@@ -230,7 +232,7 @@ func (w *world) replica(ctx context.Context, name string) (*replica, error) {
 func (w *world) replicaWith(ctx context.Context, name string, metrics *telemetry.Metrics, heard func(*corev1.Event)) (*replica, error) {
 	settings := aws.DefaultSettings()
 	settings.ClusterName, settings.EKSControlPlane, settings.ClusterCABundle, settings.InterruptionQueue = "demo", true, "Q0E=", "demo"
-	settings.EnableZonalShift = w.shifts
+	settings.EnableZonalShift, settings.Gates.RebootForRepair = w.shifts, w.reboots
 	if w.unqueued {
 		settings.InterruptionQueue = ""
 	}
@@ -265,6 +267,7 @@ func (w *world) awsConfig(process string) awssdk.Config {
 func (r *replica) karpenter(more []func(context.Context) error) *sim.Karpenter {
 	o := sim.KarpenterOptions{
 		Name: r.name, Store: r.store, Lag: watchLag, Delay: 30 * time.Millisecond, Provision: true, Disrupt: true, Cloud: r.provider, Deaf: r.deaf, Search: r.world.search,
+		Repairs: r.world.reboots,
 	}
 	if r.world.seller != nil {
 		o.Cloud = r.world.seller(r.provider)

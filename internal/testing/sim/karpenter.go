@@ -126,7 +126,7 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	pools := pool.New(pool.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Known: known(), Metrics: k.Metrics,
 		Events: k.sink, Gates: o.Gates})
 	garbage := gc.New(gc.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink})
-	o.Claim.Devices = o.Claim.Devices || o.Devices
+	o.Claim.Devices, o.Claim.Reboots = o.Claim.Devices || o.Devices, o.Claim.Reboots || o.Repairs
 	claims := claim.New(claim.Deps{
 		Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Journal: k.Journal,
 		Known: known(), Health: pools, Suspect: garbage.Suspect,
@@ -185,9 +185,14 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 		if o.Repairs {
 			repairs = lifecycle.NewRepairs(provider.RepairPolicies())
 		}
+		var may func(context.Context, *v1.NodeClaim) error
+		if r, ok := provider.(cloud.Rebooter); ok {
+			may = r.MayReboot
+		}
 		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics,
 			Events: k.sink, Journal: k.Journal, NeverReady: pools.NeverReady},
-			disruption.Settings{Labels: awsv1.Labels(), Planner: o.Planner, Engine: settings, Repairs: repairs}).Run)
+			disruption.Settings{Labels: awsv1.Labels(), Planner: o.Planner, Engine: settings, Repairs: repairs,
+				MayReboot: may}).Run)
 	}
 }
 

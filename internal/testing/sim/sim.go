@@ -35,6 +35,8 @@ type Options struct {
 	Joins func(cloud.Machine) bool
 	// NeverReady reports whether the kubelet of a machine joins and stays unready; nil for none.
 	NeverReady func(cloud.Machine) bool
+	// RebootsFor is how long a machine takes from a reboot until its kubelet is back; nil for half a minute. Never is a negative time.
+	RebootsFor func(cloud.Machine) time.Duration
 	// Sick reports whether a pod that runs on a node does not get ready; nil for none. It is asked once, when the pod starts.
 	Sick func(*corev1.Pod, *corev1.Node) bool
 	// Refuses says which nodes kube-scheduler keeps a pod off for reasons that nothing else knows; nil for none. It is asked every second.
@@ -70,7 +72,7 @@ func New(o Options) (*World, error) {
 		pods: map[types.NamespacedName]*corev1.Pod{}, busy: map[types.NamespacedName]bool{}, held: map[string]*held{},
 		asks: asks{}, nodes: map[string]*corev1.Node{}, due: map[types.NamespacedName]time.Time{},
 	}
-	o.Cloud.Started, o.Cloud.Stopped = w.started, w.stopped
+	o.Cloud.Started, o.Cloud.Stopped, o.Cloud.Rebooted = w.started, w.stopped, w.rebooted
 	c, err := fakecloud.New(o.Cloud)
 	w.Cloud = c
 	return w, err
@@ -103,6 +105,7 @@ func (w *World) started(m cloud.Machine) {
 	}
 	n.Spec.Taints = append(n.Spec.Taints, notReady)
 	n.Status.Capacity, n.Status.Allocatable = m.Capacity, m.Allocatable
+	n.Status.NodeInfo.BootID = "boot-1"
 	SetReady(n, corev1.ConditionFalse)
 	w.API.Put(n)
 	if w.options.NeverReady != nil && w.options.NeverReady(m) {
@@ -138,6 +141,26 @@ func (w *World) stopped(m cloud.Machine) {
 	memapi.Edit(w.API, "", name, func(n *corev1.Node) { SetReady(n, corev1.ConditionUnknown) })
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	_ = w.API.Client("cloud-controller").Delete(context.Background(), n) // it may be gone already
+}
+
+// rebooted is a kubelet that shuts down, and is back with another boot id and without the faults that it reported.
+func (w *World) rebooted(m cloud.Machine) {
+	memapi.Edit(w.API, "", NodeName(m), func(n *corev1.Node) { SetReady(n, corev1.ConditionFalse) })
+	away := 30 * time.Second
+	if w.options.RebootsFor != nil {
+		away = w.options.RebootsFor(m)
+	}
+	if away < 0 {
+		return
+	}
+	time.AfterFunc(away, func() {
+		memapi.Edit(w.API, "", NodeName(m), func(n *corev1.Node) {
+			var boot int
+			_, _ = fmt.Sscanf(n.Status.NodeInfo.BootID, "boot-%d", &boot)
+			n.Status.NodeInfo.BootID = fmt.Sprint("boot-", boot+1)
+			SetReady(n, corev1.ConditionTrue)
+		})
+	})
 }
 
 func (w *World) see(e memapi.Event) {

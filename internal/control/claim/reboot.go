@@ -1,0 +1,61 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/evict"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
+)
+
+// occupied reports whether pods are on a node that is to be rebooted which leave it before.
+func (l *Loop) occupied(row *cluster.Node) bool {
+	return l.settings.Reboots && condition.IsTrue(row.Claim, v1.ConditionTypeRebooting) &&
+		len(evict.Next(row.Pods, time.Time{}, time.Now()).Waiting) > 0
+}
+
+// reboot asks the provider to reboot the machine of a claim, and writes what it answers. A call without an answer is repeated.
+func (l *Loop) reboot(ctx context.Context, v lifecycle.View) (time.Time, error) {
+	mine, operation := l.launches.of(v.Claim), lifecycle.Operation(v.Claim)
+	rebooter, ok := l.Cloud.(cloud.Rebooter)
+	err := cloud.ErrRebootRefused
+	switch {
+	case mine.rebooted == operation: // only its answer is not written yet
+		err = nil
+	case ok:
+		call, cancel := context.WithTimeout(ctx, askCall)
+		err = rebooter.Reboot(call, v.Claim, operation)
+		cancel()
+	}
+	switch {
+	case err == nil:
+		mine.rebooted = operation
+		telemetry.Log(ctx).Info("rebooting machine", "NodeClaim", v.Claim.Name, "provider-id", v.Claim.Status.ProviderID)
+		return time.Time{}, l.write(ctx, v, lifecycle.Issued(v, time.Now()))
+	case errors.Is(err, cloud.ErrRebootRefused), errors.Is(err, cloud.ErrNotFound):
+		return time.Time{}, l.write(ctx, v, lifecycle.Refused(v, err.Error(), time.Now(), l.settings.Settings))
+	}
+	return time.Time{}, fmt.Errorf("reboot the machine of claim %s: %w", v.Claim.Name, err)
+}
+
+// reportReboot tells how a reboot ended.
+func (l *Loop) reportReboot(ctx context.Context, claim *v1.NodeClaim, end *lifecycle.RebootEnd) {
+	l.Metrics.Reboots.WithLabelValues(end.Result()).Inc()
+	l.Metrics.RebootDuration.WithLabelValues(end.Result()).Observe(end.Took.Seconds())
+	if end.Failure == "" {
+		telemetry.Log(ctx).Info("rebooted machine", "NodeClaim", claim.Name, "took", end.Took)
+		l.Metrics.RebootRecovery.WithLabelValues().Observe(end.Recovery.Seconds())
+		return
+	}
+	text := sentence.Reboot(*end)
+	telemetry.Log(ctx).Error("failed rebooting machine", "NodeClaim", claim.Name, "result", end.Result(), "error", text)
+	l.Events.Tell(telemetry.Refs(nil, claim), telemetry.RebootFailed, text)
+}
