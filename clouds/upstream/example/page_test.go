@@ -54,7 +54,7 @@ func TestThePageShowsTheExample(t *testing.T) {
 }
 
 // TestTheDiffOfThePageBuildsInAnotherModule makes the example a module of its own, as providers of others are. Its main function is that of the
-// page: before the change it builds Karpenter's own controllers, and after it and the commands of the page it builds with our core.
+// page: after the change it builds by the commands of the page, and before it it is one of Karpenter's own core.
 func TestTheDiffOfThePageBuildsInAnotherModule(t *testing.T) {
 	text := read(t, pageOfClouds)
 	block := func(language string) string {
@@ -107,8 +107,9 @@ func TestTheDiffOfThePageBuildsInAnotherModule(t *testing.T) {
 		}
 	}
 	write("provider.go", strings.Replace(read(t, "provider.go"), "\npackage example\n", "\npackage rack\n", 1))
-	write("cmd/controller/main.go", "package main\n\n"+before.String())
-	run("go mod init example.com/rack\ngo get sigs.k8s.io/karpenter@v1.15.0\ngo mod tidy\ngo vet ./...")
 	write("cmd/controller/main.go", "package main\n\n"+after.String())
+	run("go mod init example.com/rack")
 	run(block("sh"))
+	write("cmd/controller/main.go", "package main\n\n"+before.String())
+	run("go vet -mod=mod ./...") // with the versions that are compiled already
 }
