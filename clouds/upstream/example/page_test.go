@@ -67,7 +67,7 @@ func TestTheDiffOfThePageBuildsInAnotherModule(t *testing.T) {
 	}
 	var before, after strings.Builder
 	added := 0
-	for line := range strings.Lines(block("diff")) {
+	for line := range strings.Lines(block(pageOfClouds, "diff")) {
 		switch mark, rest := line[0], line[1:]; mark {
 		case '-':
 			before.WriteString(rest)
@@ -108,8 +108,8 @@ func TestTheDiffOfThePageBuildsInAnotherModule(t *testing.T) {
 	}
 	write("provider.go", strings.Replace(read(t, "provider.go"), "\npackage example\n", "\npackage rack\n", 1))
 	write("cmd/controller/main.go", "package main\n\n"+after.String())
-	run("go mod init example.com/rack")
-	run(block("sh"))
+	run(block(page, "sh"))
+	run(block(pageOfClouds, "sh"))
 	write("cmd/controller/main.go", "package main\n\n"+before.String())
 	run("go vet -mod=mod ./...") // with the versions that are compiled already
 }
