@@ -56,12 +56,11 @@ func TestThePageShowsTheExample(t *testing.T) {
 // TestTheDiffOfThePageBuildsInAnotherModule makes the example a module of its own, as providers of others are. Its main function is that of the
 // page: after the change it builds by the commands of the page, and before it it is one of Karpenter's own core.
 func TestTheDiffOfThePageBuildsInAnotherModule(t *testing.T) {
-	text := read(t, pageOfClouds)
-	block := func(language string) string {
+	block := func(page, language string) string {
 		t.Helper()
-		found := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindStringSubmatch(text)
+		found := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindStringSubmatch(read(t, page))
 		if found == nil {
-			t.Fatalf("the page has no block of %s", language)
+			t.Fatalf("%s has no block of %s", page, language)
 		}
 		return found[1]
 	}
