@@ -347,7 +347,8 @@ func TestManifestsOfTheGuidesGetNodesOverKarpentersAWSProvider(t *testing.T) {
 }
 
 // TestLostClaimsAndMachinesAreFoundOverKarpentersAWSProvider tears the claim of a machine away, and ends the machine of a claim. In both
-// cases machines, claims and nodes become the same again, and the pods run on another machine.
+// cases machines, claims and nodes become the same again, and the pods run on another machine. The provider looks for machines without a claim
+// too; that the core finds them is what the crash tests of the adapter show.
 func TestLostClaimsAndMachinesAreFoundOverKarpentersAWSProvider(t *testing.T) {
 	apart.enter(t)
 	c := fresh(t)
