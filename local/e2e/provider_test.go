@@ -305,8 +305,8 @@ var guidesOfV1 = map[string]struct{ files, pools []string }{
 	"production":  {[]string{"004-17-ec2nodeclass-production", "004-02-nodepool-production"}, []string{"production"}},
 }
 
-// TestManifestsOfTheGuidesGetNodesOverKarpentersAWSProvider applies what people wrote for Karpenter, converted to v1 where it is older: every
-// pool gets a node.
+// TestManifestsOfTheGuidesGetNodesOverKarpentersAWSProvider applies what people wrote for Karpenter, converted to v1 where it is older:
+// every pool gets a node.
 func TestManifestsOfTheGuidesGetNodesOverKarpentersAWSProvider(t *testing.T) {
 	apart.enter(t)
 	c := fresh(t)
@@ -347,8 +347,8 @@ func TestManifestsOfTheGuidesGetNodesOverKarpentersAWSProvider(t *testing.T) {
 }
 
 // TestLostClaimsAndMachinesAreFoundOverKarpentersAWSProvider tears the claim of a machine away, and ends the machine of a claim. In both
-// cases machines, claims and nodes become the same again, and the pods run on another machine. The provider looks for machines without a claim
-// too; that the core finds them is what the crash tests of the adapter show.
+// cases machines, claims and nodes become the same again, and the pods run on another machine. The provider looks for machines without a
+// claim too; that the core finds them is what the crash tests of the adapter show.
 func TestLostClaimsAndMachinesAreFoundOverKarpentersAWSProvider(t *testing.T) {
 	apart.enter(t)
 	c := fresh(t)

@@ -53,8 +53,8 @@ func TestThePageShowsTheExample(t *testing.T) {
 	}
 }
 
-// TestTheDiffOfThePageBuildsInAnotherModule makes the example a module of its own, as providers of others are. Its main function is that of the
-// page: after the change it builds by the commands of the page, and before it it is one of Karpenter's own core.
+// TestTheDiffOfThePageBuildsInAnotherModule makes the example a module of its own, as providers of others are. Its main function is that of
+// the page: after the change it builds by the commands of the page, and before it it is one of Karpenter's own core.
 func TestTheDiffOfThePageBuildsInAnotherModule(t *testing.T) {
 	block := func(page, language string) string {
 		t.Helper()
