@@ -36,8 +36,8 @@ bench: ## benchmarks, compared with the last ones that were saved: make bench SA
 	@hack/bench
 bench-peer: ## planner and controller beside Karpenter's own, written to docs/benchmarks.md; FULL=1 for the large rows
 	@hack/bench-peer
-clouds: build ## our core over providers that were written for Karpenter: bin/karpenter-kwok, bin/karpenter-aws-upstream, the tests of the adapter, and those on the local cluster
-	@hack/provider --provider kwok && hack/provider --provider aws-upstream && GOTOOLCHAIN=auto go -C clouds/upstream test ./... && go -C local test -tags clouds -count=1 -run Provider ./e2e
+clouds: build ## our core over providers that were written for Karpenter: bin/karpenter-kwok, bin/karpenter-aws-upstream, the tests of the adapter, and those on the local cluster; PROVIDER=kwok for one of the two
+	@hack/clouds $(PROVIDER)
 fuzz: ## every fuzz target for a short while; FUZZTIME=1m for longer
 	@hack/fuzz
 soak: build ## the long seeds; goes on where it was cut off

@@ -67,6 +67,9 @@ func (r *rack) GetInstanceTypes(ctx context.Context, pool *karpv1.NodePool) ([]*
 	r.mu.Lock()
 	r.typesAsked++
 	r.mu.Unlock()
+	if err := r.wait(ctx); err != nil {
+		return nil, err
+	}
 	all, err := r.Provider.GetInstanceTypes(ctx, pool)
 	for _, it := range all {
 		for _, o := range it.Offerings {

@@ -22,7 +22,7 @@ import (
 
 // A launch is what is known of the launch of one claim. It is forgotten some time after the claim is gone.
 type launch struct {
-	token chan struct{} // holds one token: calls for one claim go one after the other
+	turn  turn // of calls for the claim
 	claim *v1.NodeClaim
 	begun time.Time
 
@@ -93,8 +93,7 @@ func (a *adapter) launchOf(claim *v1.NodeClaim) *launch {
 	defer a.mu.Unlock()
 	l := a.launches[claim.UID]
 	if l == nil {
-		l = &launch{token: make(chan struct{}, 1), claim: claim, begun: time.Now()}
-		l.token <- struct{}{}
+		l = &launch{turn: newTurn(), claim: claim, begun: time.Now()}
 		a.launches[claim.UID] = l
 	}
 	return l
@@ -124,20 +123,13 @@ func (a *adapter) unfinished() (launched map[string]*v1.NodeClaim, awaitedFrom t
 // has to release the launch.
 func (a *adapter) take(ctx context.Context, claim *v1.NodeClaim) (*launch, error) {
 	l := a.launchOf(claim)
-	for _, ready := range []<-chan struct{}{a.claimsKnown, l.token} {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		select {
-		case <-ready:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	select {
+	case <-a.claimsKnown:
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	return l, nil
+	return l, l.turn.take(ctx)
 }
-
-func (l *launch) release() { l.token <- struct{}{} }
 
 // settled reports whether it is certain that no machine is left of a deleted claim whose status names none. It stops the machine of a
 // launch that was not written down. While such a machine may still appear in the list, the claim stays: a machine whose claim is gone
@@ -147,7 +139,7 @@ func (a *adapter) settled(ctx context.Context, claim *v1.NodeClaim) (bool, error
 	if err != nil {
 		return false, err
 	}
-	defer l.release()
+	defer l.turn.release()
 	m := l.machine
 	if m == nil && l.uncertainSince.IsZero() {
 		return true, nil
@@ -173,7 +165,7 @@ func (a *adapter) Launch(ctx context.Context, claim *v1.NodeClaim) (cloud.Machin
 	if err != nil {
 		return cloud.Machine{}, err
 	}
-	defer l.release()
+	defer l.turn.release()
 	if l.machine != nil {
 		return *l.machine, nil
 	}
@@ -262,11 +254,10 @@ func (a *adapter) find(ctx context.Context, claim *v1.NodeClaim) (*cloud.Machine
 // learn remembers a shortage that the provider does not remember by itself: without that the same plan would be made again.
 func (a *adapter) rememberShortage(ctx context.Context, claim *v1.NodeClaim) {
 	s := a.offeredTo(claim)
-	if s == nil {
+	if s == nil || s.turn.take(ctx) != nil {
 		return
 	}
-	s.Lock()
-	defer s.Unlock()
+	defer s.turn.release()
 	before, sum := s.catalog, s.sum
 	s.at = time.Time{}
 	if before == nil {
@@ -314,12 +305,11 @@ func allowed(c *cloud.Catalog, claim *v1.NodeClaim) func(yield func(*cloud.Insta
 func (a *adapter) withCheapestTypes(ctx context.Context, claim *v1.NodeClaim) *v1.NodeClaim {
 	s := a.offeredTo(claim)
 	flexible := func(r v1.NodeSelectorRequirementWithMinValues) bool { return r.MinValues != nil }
-	if a.corrected == nil || s == nil || slices.ContainsFunc(claim.Spec.Requirements, flexible) {
+	if a.corrected == nil || s == nil || slices.ContainsFunc(claim.Spec.Requirements, flexible) || s.turn.take(ctx) != nil {
 		return claim
 	}
-	s.Lock()
 	catalog := s.catalog
-	s.Unlock()
+	s.turn.release()
 	if catalog == nil {
 		return claim
 	}

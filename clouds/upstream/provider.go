@@ -164,7 +164,7 @@ func (a *adapter) ready(ctx context.Context, ref *v1.NodeClassReference) (string
 
 // A poolCatalog is what was last offered to a pool.
 type poolCatalog struct {
-	sync.Mutex
+	turn    turn // of those that use the other fields
 	pool    *v1.NodePool
 	class   string // version of the node class
 	at      time.Time
@@ -184,12 +184,14 @@ func (a *adapter) Catalog(ctx context.Context, pool *v1.NodePool) (*cloud.Catalo
 	a.mu.Lock()
 	s := a.offered[pool.Name]
 	if s == nil {
-		s = &poolCatalog{}
+		s = &poolCatalog{turn: newTurn()}
 		a.offered[pool.Name] = s
 	}
 	a.mu.Unlock()
-	s.Lock()
-	defer s.Unlock()
+	if err := s.turn.take(ctx); err != nil {
+		return nil, err
+	}
+	defer s.turn.release()
 	if s.catalog != nil && s.pool.UID == pool.UID && s.pool.Generation == pool.Generation && s.class == class &&
 		time.Since(s.at) < catalogLifetime {
 		return s.catalog, nil
@@ -198,7 +200,7 @@ func (a *adapter) Catalog(ctx context.Context, pool *v1.NodePool) (*cloud.Catalo
 	return a.refresh(ctx, s)
 }
 
-// refresh asks the provider again. The caller holds the lock of s.
+// refresh asks the provider again. The caller has the turn of s.
 func (a *adapter) refresh(ctx context.Context, s *poolCatalog) (*cloud.Catalog, error) {
 	pool, err := convert[karpv1.NodePool](s.pool)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,7 +209,7 @@ func TestAMachineThatIsNamedAfterAnotherClaimIsNotAwaited(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if stray, err = r.Create(t.Context(), stray); err != nil {
+		if stray, err = r.Create(a.providerContext(t.Context()), stray); err != nil {
 			t.Fatal(err)
 		}
 		seen := func() cloud.Machine {
@@ -234,6 +235,31 @@ func TestAMachineThatIsNamedAfterAnotherClaimIsNotAwaited(t *testing.T) {
 		}
 		if m := seen(); m.Awaited || m.ClaimName != "gone" {
 			t.Errorf("the machine is awaited %v, claim %q, want gone: the provider names machines after claims", m.Awaited, m.ClaimName)
+		}
+	})
+}
+
+// TestCallersWaitForASlowCatalogueUntilTheirContextEnds has two callers while the provider takes a minute for its types: one that gives up
+// after a second, and one that gets the answer to the first call.
+func TestCallersWaitForASlowCatalogueUntilTheirContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, p := newRack(), newFakeCluster()
+		r.slow = time.Minute
+		a, began := adapt(t, r, p), time.Now()
+		var first *cloud.Catalog
+		var waiting sync.WaitGroup
+		waiting.Go(func() { first, _ = a.Catalog(t.Context(), pool("default")) })
+		synctest.Wait()
+		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := a.Catalog(hurried, pool("default"))
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+			t.Errorf("error %v after %v, want that the deadline is exceeded after a second", err, took)
+		}
+		second, err := a.Catalog(t.Context(), pool("default"))
+		waiting.Wait()
+		if took := time.Since(began); err != nil || first == nil || second != first || took != time.Minute || r.typesAsked != 1 {
+			t.Errorf("catalogue %p after %v and %d calls, error %v, want %p after a minute and one call", second, took, r.typesAsked, err, first)
 		}
 	})
 }

@@ -19,6 +19,7 @@ var whereTyped = []struct {
 	test          string // as folder.Name
 	otherwise     string
 }{
+	{page: "clouds.md|writing-a-provider.md", command: `^go `, test: "clouds/upstream/example.TestTheDiffOfThePageBuildsInAnotherModule"},
 	{page: "clouds.md", test: "local/e2e.TestPodsRunOverKarpentersKWOKProvider"},
 	{page: "cost.md", command: `^karpenter cost`, test: "internal/ui/cli.TestCost"},
 	{page: "cost.md", command: `^kubectl get configmaps`, otherwise: "to copy the ledger"},

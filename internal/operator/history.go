@@ -106,6 +106,7 @@ func (h *history) read(ctx context.Context) (kept keptHistory, err error) {
 // run writes the history every historyEvery, and once more when ctx ends.
 func (h *history) run(ctx context.Context) error {
 	if h.configMap.Name == "" {
+		<-ctx.Done() // a loop that ends ends the controller
 		return nil
 	}
 	watched := h.metrics.Loop("history", 1)

@@ -83,9 +83,13 @@ func TestNothingIsKeptWhereNothingIsAskedFor(t *testing.T) {
 	}
 	h.client = nil // any request would panic
 	h.restore(t.Context())
-	if err := h.run(t.Context()); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		if err := together(ctx, h.run); err != nil {
+			t.Errorf("%v: the other loops would end too", err)
+		}
+	})
 }
 
 // A missing or torn ConfigMap costs the history alone.

@@ -20,8 +20,11 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// manifests are those of the tests of karpenter convert.
-const manifests = "../../internal/ui/cli/testdata/convert/"
+// manifests are those of the tests of karpenter convert, manifestsOfV1 those of the tests on an API server.
+const (
+	manifests     = "../../internal/ui/cli/testdata/convert/"
+	manifestsOfV1 = "../../test/apiserver/testdata/valid/"
+)
 
 // guides are manifests that people wrote for v1beta1: a class and pools of it. What is called default has the name of the guide here, and is so
 // named among pools.
@@ -35,27 +38,27 @@ var guides = map[string]struct{ files, pools []string }{
 	"profile":   {[]string{"001-01b-ec2nodeclass-instanceprofile-corrected", "001-02-nodepool-default"}, []string{"profile"}},
 }
 
-// manifest is one of them, with the names of the local cluster and of its things at AWS, where there is no Amazon Linux 2 any more.
-func manifest(t *testing.T, file, guide string) string {
+// manifest returns the manifest in a file with the names of the local cluster and of its things at AWS, where there is no Amazon Linux 2 any more.
+func (c *cluster) manifest(t *testing.T, file, guide string) string {
 	t.Helper()
-	text, err := os.ReadFile(manifests + file + ".yaml")
+	text, err := os.ReadFile(file + ".yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var known awsv1.EC2NodeClass
 	eventually(t, func(ctx context.Context) (string, error) {
-		err := shared.Get(ctx, client.ObjectKey{Name: "default"}, &known)
+		err := c.Get(ctx, client.ObjectKey{Name: "default"}, &known)
 		if known.Status.InstanceProfile != "" && len(known.Status.SecurityGroups) > 0 {
 			return "", err
 		}
 		return "the class of the cluster is not ready", err
 	})
 	var pairs []string
-	for _, cluster := range []string{"${CLUSTER_NAME}", "YOUR_CLUSTER_NAME", "production"} {
+	for _, cluster := range []string{"${CLUSTER_NAME}", "YOUR_CLUSTER_NAME", "my-cluster", "production"} {
 		pairs = append(pairs, "KarpenterNodeInstanceProfile-"+cluster, known.Status.InstanceProfile, "discovery: "+cluster, "discovery: local")
 	}
 	return strings.NewReplacer(append(pairs,
-		"${CLUSTER_NAME}", "local", "YOUR_CLUSTER_NAME", "local", "discovery: lower-env", "discovery: local", "eu-west-2", "us-east-1",
+		"${CLUSTER_NAME}", "local", "YOUR_CLUSTER_NAME", "local", "my-cluster", "local", "        network-type: private\n", "", "discovery: lower-env", "discovery: local", "eu-west-2", "us-east-1",
 		"amiFamily: AL2 ", "amiFamily: AL2023 ", "amiFamily: AL2\n", "amiFamily: AL2023\n",
 		"my-golden-ami-*", "amazon-eks-node-al2023-*-standard-*", "self,123456789012", "amazon",
 		"sg-063d7acfb4b06c82c, sg-06e0cf9c198874591", known.Status.SecurityGroups[0].ID,
@@ -83,9 +86,9 @@ type piece struct {
 	Requirements []any          `json:"requirements,omitempty"`
 }
 
-func pieceOf(t *testing.T, file string) (p piece) {
+func (c *cluster) pieceOf(t *testing.T, file string) (p piece) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(manifest(t, file, ""), "${LABEL}", inPieces)), &p); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(c.manifest(t, manifests+file, ""), "${LABEL}", inPieces)), &p); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -95,14 +98,14 @@ func pieceOf(t *testing.T, file string) (p piece) {
 const inPieces = "in-pieces"
 
 // completed is that Provisioner with its template, each made of all its pieces and what the guide's reader had to add.
-func completed(t *testing.T) string {
+func (c *cluster) completed(t *testing.T) string {
 	t.Helper()
 	whole := piece{APIVersion: "karpenter.sh/v1alpha5", Kind: "Provisioner", Metadata: map[string]any{"name": inPieces}, Spec: map[string]any{}}
 	for _, file := range []string{"002-01-consolidation-fragment", "002-02-providerref-fragment"} {
-		maps.Copy(whole.Spec, pieceOf(t, file).Spec)
+		maps.Copy(whole.Spec, c.pieceOf(t, file).Spec)
 	}
-	whole.Spec["requirements"] = append(pieceOf(t, "002-04-capacity-type-fragment").Requirements, pieceOf(t, "002-05-arch-fragment").Requirements...)
-	of := pieceOf(t, "002-03-awsnodetemplate-fragment")
+	whole.Spec["requirements"] = append(c.pieceOf(t, "002-04-capacity-type-fragment").Requirements, c.pieceOf(t, "002-05-arch-fragment").Requirements...)
+	of := c.pieceOf(t, "002-03-awsnodetemplate-fragment")
 	local := map[string]any{"karpenter.sh/discovery": "local"}
 	of.Spec = map[string]any{
 		"subnetSelector": local, "securityGroupSelector": local,
@@ -119,11 +122,17 @@ func completed(t *testing.T) string {
 	return strings.Join(texts, "---\n")
 }
 
-// converted is what karpenter convert writes for the Provisioners of a guide and their templates, with nothing lost.
-func converted(t *testing.T) string {
+// provisioners returns the Provisioners of a guide with their templates.
+func (c *cluster) provisioners(t *testing.T) string {
+	t.Helper()
+	return c.manifest(t, manifests+"002-07-assembled-provisioner", "provisioner") + "\n---\n" + c.completed(t)
+}
+
+// converted returns what karpenter convert writes for older manifests, with nothing lost.
+func converted(t *testing.T, texts ...string) string {
 	t.Helper()
 	convert := exec.Command(filepath.Join(filepath.Dir(binary), "karpenter"), "convert", "--role", "KarpenterNodeRole-local", "-f", "-")
-	convert.Stdin = strings.NewReader(manifest(t, "002-07-assembled-provisioner", "provisioner") + "\n---\n" + completed(t))
+	convert.Stdin = strings.NewReader(strings.Join(texts, "\n---\n"))
 	var out, said bytes.Buffer
 	convert.Stdout, convert.Stderr = &out, &said
 	if err := convert.Run(); err != nil {
@@ -133,10 +142,10 @@ func converted(t *testing.T) string {
 }
 
 // only makes a pod that accepts nodes of one pool, named after it.
-func only(t *testing.T, pool string, annotations map[string]string) *appsv1.Deployment {
+func (c *cluster) only(t *testing.T, pool string, annotations map[string]string) *appsv1.Deployment {
 	t.Helper()
 	var p v1.NodePool
-	if err := shared.Get(t.Context(), client.ObjectKey{Name: pool}, &p); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Name: pool}, &p); err != nil {
 		t.Fatal(err)
 	}
 	pods := template(pool)
@@ -145,24 +154,22 @@ func only(t *testing.T, pool string, annotations map[string]string) *appsv1.Depl
 	for _, taint := range p.Spec.Template.Spec.Taints {
 		pods.Spec.Tolerations = append(pods.Spec.Tolerations, corev1.Toleration{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
 	}
-	d := deployment(pool, 1, pods)
-	add(t, d)
-	return d
+	return deployment(pool, 1, pods)
 }
 
 // networked takes off the taint that a node of a pool starts with, as its network does once it is there.
-func networked(t *testing.T, pool, taint string) {
+func (c *cluster) networked(t *testing.T, pool, taint string) {
 	t.Helper()
 	eventually(t, func(ctx context.Context) (string, error) {
 		var nodes corev1.NodeList
-		if err := shared.List(ctx, &nodes, client.MatchingLabels{v1.NodePoolLabelKey: pool}); err != nil {
+		if err := c.List(ctx, &nodes, client.MatchingLabels{v1.NodePoolLabelKey: pool}); err != nil {
 			return "", err
 		}
 		for _, n := range nodes.Items {
 			without := n.DeepCopy()
 			without.Spec.Taints = slices.DeleteFunc(without.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint })
 			if len(without.Spec.Taints) < len(n.Spec.Taints) && n.Labels[v1.NodeRegisteredLabelKey] == "true" {
-				return "", shared.Patch(ctx, without, client.MergeFromWithOptions(&n, client.MergeFromWithOptimisticLock{}))
+				return "", c.Patch(ctx, without, client.MergeFromWithOptions(&n, client.MergeFromWithOptimisticLock{}))
 			}
 		}
 		return "no node of " + pool + " has started with " + taint, nil
@@ -174,23 +181,25 @@ func networked(t *testing.T, pool, taint string) {
 func TestOlderManifestsGetNodes(t *testing.T) {
 	together.enter(t)
 	const provisioner = "lower-env-provisioner"
-	texts, pools := []string{converted(t), manifest(t, "001-03-deployment-oversized-app", "")}, []string{provisioner, inPieces}
+	texts, pools := []string{converted(t, shared.provisioners(t)), shared.manifest(t, manifests+"001-03-deployment-oversized-app", "")}, []string{provisioner, inPieces}
 	for name, guide := range guides {
 		for _, file := range guide.files {
-			texts = append(texts, manifest(t, file, name))
+			texts = append(texts, shared.manifest(t, manifests+file, name))
 		}
 		pools = append(pools, guide.pools...)
 	}
 	applied(t, texts...)
 	protected := map[string]string{}
-	for key, value := range pieceOf(t, "002-06-do-not-evict-fragment").Metadata["annotations"].(map[string]any) {
+	for key, value := range shared.pieceOf(t, "002-06-do-not-evict-fragment").Metadata["annotations"].(map[string]any) {
 		protected[key] = value.(string)
 	}
 	var workloads []*appsv1.Deployment
 	for _, pool := range pools {
-		workloads = append(workloads, only(t, pool, protected))
+		d := shared.only(t, pool, protected)
+		add(t, d)
+		workloads = append(workloads, d)
 	}
-	networked(t, provisioner, "node.cilium.io/agent-not-ready")
+	shared.networked(t, provisioner, "node.cilium.io/agent-not-ready")
 	for _, pool := range pools {
 		running(t, pool, 1)
 	}

@@ -63,13 +63,19 @@ func add(t *testing.T, o client.Object) {
 	})
 }
 
-// running waits until that many pods of the app run.
+// running waits until that many pods of the app run in the cluster of most tests.
 func running(t *testing.T, app string, want int) []corev1.Pod {
+	t.Helper()
+	return shared.running(t, app, want)
+}
+
+// running waits until that many pods of the app run.
+func (c *cluster) running(t *testing.T, app string, want int) []corev1.Pod {
 	t.Helper()
 	var pods []corev1.Pod
 	eventually(t, func(ctx context.Context) (string, error) {
 		var err error
-		if pods, err = shared.pods(ctx, client.MatchingLabels{"app": app}); err != nil {
+		if pods, err = c.pods(ctx, client.MatchingLabels{"app": app}); err != nil {
 			return "", err
 		}
 		n := 0

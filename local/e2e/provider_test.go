@@ -4,12 +4,17 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/api/condition"
@@ -111,6 +116,16 @@ func TestPodsRunOverKarpentersKWOKProvider(t *testing.T) {
 	c.do(t, "kubectl", "patch", "nodepool/default", "--type=merge", "-p", `{"spec": {"template": {"spec": {"expireAfter": "720h"}}}}`)
 
 	t.Log("scale-down")
+	c.do(t, "kubectl", "scale", "deployment/inflate", "--replicas=60")
+	until("60 pods run", func() bool { return run("inflate", 60) })
+	c.do(t, "kubectl", "scale", "deployment/inflate", "--replicas=21")
+	eventually(t, func(context.Context) (string, error) {
+		bill, least := kwokBill(of("default")), leastKWOKBill(21)
+		if run("inflate", 21) && bill <= least*1.05 {
+			return "", nil
+		}
+		return fmt.Sprintf("21 pods cost $%.4f an hour, the least is $%.4f", bill, least), nil
+	})
 	c.do(t, "kubectl", "scale", "deployment/inflate", "--replicas=0")
 	until("nodes go with their pods", func() bool {
 		nodes, err := c.nodes(t.Context())
@@ -142,7 +157,47 @@ func TestPodsRunOverKarpentersKWOKProvider(t *testing.T) {
 	t.Log("a buffer")
 	c.apply(t, buffered)
 	c.do(t, "kubectl", "wait", "capacitybuffer/burst", "--for=condition=Provisioning", wait)
-	until("the buffer has nodes", func() bool { return len(of("default")) > 0 })
+	var room []v1.NodeClaim
+	starting := func(n v1.NodeClaim) bool { return !condition.IsTrue(&n, v1.ConditionTypeInitialized) }
+	until("the buffer has nodes", func() bool {
+		room = of("default")
+		return len(room) > 0 && !slices.ContainsFunc(room, starting)
+	})
+	c.apply(t, burst)
+	for _, p := range c.running(t, "burst", 10) {
+		if !slices.ContainsFunc(room, func(n v1.NodeClaim) bool { return n.Status.NodeName == p.Spec.NodeName }) {
+			t.Errorf("pod %s runs on node %s, which was bought after the pod came", p.Name, p.Spec.NodeName)
+		}
+	}
+}
+
+// kwokBill returns what claims cost an hour on demand, infinity while one of them is not launched. The KWOK provider asks $0.025 for a vCPU
+// and $0.001 for 10^9 bytes of memory.
+func kwokBill(claims []v1.NodeClaim) (dollars float64) {
+	for _, n := range claims {
+		cpu, err := resource.ParseQuantity(n.Labels["karpenter.kwok.sh/instance-cpu"])
+		memory, wrong := resource.ParseQuantity(n.Labels["karpenter.kwok.sh/instance-memory"])
+		if err != nil || wrong != nil {
+			return math.Inf(1)
+		}
+		dollars += 0.025*cpu.AsApproximateFloat64() + 0.001*memory.AsApproximateFloat64()/1e9
+	}
+	return dollars
+}
+
+// leastKWOKBill returns the least price an hour, on demand, of nodes for pods of one vCPU and 1 Gi. Types of the family c, of 2 Gi for a
+// vCPU, are the cheapest, and each node keeps less than one vCPU for itself.
+func leastKWOKBill(pods int) float64 {
+	least := make([]float64, pods+1)
+	for n := 1; n <= pods; n++ {
+		for i, cpu := range []int{2, 4, 8, 16, 32, 48, 64} {
+			price := float64(cpu) * (0.025 + 0.001*(2<<30)/1e9)
+			if bill := price + least[max(0, n-(cpu-1))]; i == 0 || bill < least[n] {
+				least[n] = bill
+			}
+		}
+	}
+	return least[pods]
 }
 
 // TestKarpentersAWSProviderTakesTheFleetOverAndGivesItBack runs Karpenter's own AWS provider on the model of AWS: an example of the guides gets a
@@ -235,6 +290,112 @@ func TestKarpentersAWSProviderTakesTheFleetOverAndGivesItBack(t *testing.T) {
 			}
 		}
 		third = kept
+	}
+}
+
+// guidesOfV1 are manifests that people wrote for v1: a class and pools of it. What is called default has the name of the guide here.
+var guidesOfV1 = map[string]struct{ files, pools []string }{
+	"basic": {[]string{"003-01-ec2nodeclass-default", "003-02-nodepool-general"}, []string{"general"}},
+	"spot": {
+		[]string{"004-04-ec2nodeclass-default", "004-01-nodepool-default", "004-11-nodepool-spot-optimized-corrected",
+			"004-12-nodepool-spot-diverse", "004-13-nodepool-spot-first", "004-14-nodepool-on-demand-fallback"},
+		[]string{"spot", "spot-optimized", "spot-diverse", "spot-first", "on-demand-fallback"},
+	},
+	"development": {[]string{"004-04-ec2nodeclass-default", "004-03-nodepool-development"}, []string{"development"}},
+	"production":  {[]string{"004-17-ec2nodeclass-production", "004-02-nodepool-production"}, []string{"production"}},
+}
+
+// TestManifestsOfTheGuidesGetNodesOverKarpentersAWSProvider applies what people wrote for Karpenter, converted to v1 where it is older:
+// every pool gets a node.
+func TestManifestsOfTheGuidesGetNodesOverKarpentersAWSProvider(t *testing.T) {
+	apart.enter(t)
+	c := fresh(t)
+	c.do(t, "up", "--provider", "aws-upstream")
+	if err := c.connect(); err != nil {
+		t.Fatal(err)
+	}
+	const provisioner = "lower-env-provisioner"
+	older, texts, pools := []string{c.provisioners(t)}, []string{}, []string{provisioner, inPieces, "full"}
+	for name, guide := range guides {
+		for _, file := range guide.files {
+			older = append(older, c.manifest(t, manifests+file, name))
+		}
+		pools = append(pools, guide.pools...)
+	}
+	for name, guide := range guidesOfV1 {
+		for _, file := range guide.files {
+			texts = append(texts, c.manifest(t, manifestsOfV1+file, name))
+		}
+		pools = append(pools, guide.pools...)
+	}
+	for _, file := range []string{"004-17-ec2nodeclass-production", "004-18-nodepool-production-full"} { // names that the guide has twice
+		texts = append(texts, strings.ReplaceAll(c.manifest(t, manifestsOfV1+file, ""), "name: production", "name: full"))
+	}
+	c.apply(t, strings.Join(append(texts, converted(t, older...)), "\n---\n"))
+	for _, pool := range pools {
+		if err := c.Create(t.Context(), c.only(t, pool, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.networked(t, provisioner, "node.cilium.io/agent-not-ready")
+	for _, pool := range pools {
+		c.running(t, pool, 1)
+	}
+	if wrong, err := c.unequal(t.Context(), c.run(t)); wrong != "" || err != nil {
+		t.Error(wrong, err)
+	}
+}
+
+// TestLostClaimsAndMachinesAreFoundOverKarpentersAWSProvider tears the claim of a machine away, and ends the machine of a claim. In both
+// cases machines, claims and nodes become the same again, and the pods run on another machine. The provider looks for machines without a
+// claim too; that the core finds them is what the crash tests of the adapter show.
+func TestLostClaimsAndMachinesAreFoundOverKarpentersAWSProvider(t *testing.T) {
+	apart.enter(t)
+	c := fresh(t)
+	c.do(t, "up", "--provider", "aws-upstream")
+	if err := c.connect(); err != nil {
+		t.Fatal(err)
+	}
+	c.do(t, "kubectl", "scale", "deployment/inflate", "--replicas=3")
+	same := func() {
+		t.Helper()
+		eventually(t, func(ctx context.Context) (string, error) { return c.unequal(ctx, c.run(t)) })
+	}
+	for what, lose := range map[string]func(v1.NodeClaim){
+		"a machine whose claim is torn away": func(n v1.NodeClaim) {
+			none := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
+			if err := errors.Join(c.Patch(t.Context(), &n, none), c.Delete(t.Context(), &n)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a claim whose machine was ended": func(n v1.NodeClaim) { c.do(t, "break", "--kill", n.Status.NodeName) },
+	} {
+		t.Log(what)
+		c.running(t, "inflate", 3)
+		same()
+		before, err := c.claims(t.Context())
+		if err != nil || len(before) == 0 {
+			t.Fatalf("%d claims, %v", len(before), err)
+		}
+		lost := before[0]
+		lose(lost)
+		eventually(t, func(ctx context.Context) (string, error) {
+			running, err := machines(ctx, c.run(t))
+			claims, wrong := c.claims(ctx)
+			if slices.Contains(running, lost.Status.ProviderID) {
+				return "machine " + lost.Status.ProviderID + " runs", err
+			}
+			if slices.ContainsFunc(claims, func(n v1.NodeClaim) bool { return n.UID == lost.UID }) {
+				return "claim " + lost.Name + " is there", wrong
+			}
+			return "", errors.Join(err, wrong)
+		})
+		for _, p := range c.running(t, "inflate", 3) {
+			if p.Spec.NodeName == lost.Status.NodeName {
+				t.Errorf("pod %s runs on node %s, whose machine is gone", p.Name, p.Spec.NodeName)
+			}
+		}
+		same()
 	}
 }
 

@@ -46,6 +46,7 @@ type cluster struct {
 	client.Client
 	replicas int
 	metrics  int
+	ended    chan struct{} // closed when karpenter-kwok has ended
 	log      bytes.Buffer
 }
 
@@ -116,6 +117,12 @@ func (c *cluster) run(t *testing.T, kubeconfig string) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	c.ended = make(chan struct{})
+	var err error
+	go func() {
+		defer close(c.ended)
+		err = program.Wait()
+	}()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -128,7 +135,7 @@ func (c *cluster) run(t *testing.T, kubeconfig string) {
 		stop()
 		<-done
 		_ = program.Process.Signal(syscall.SIGTERM)
-		err := program.Wait()
+		<-c.ended
 		if err != nil {
 			t.Errorf("karpenter-kwok ended: %v", err)
 		}
@@ -220,6 +227,11 @@ func (c *cluster) fleet(t *testing.T) (claims map[string]*v1.NodeClaim, running 
 func (c *cluster) eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Second) {
+		select {
+		case <-c.ended:
+			t.Fatalf("%s: karpenter-kwok has ended", what)
+		default:
+		}
 		if time.Now().After(end) {
 			claims, running := c.fleet(t)
 			t.Fatalf("%s: not within %v; %d claims, %d pods run", what, patience, len(claims), running)
