@@ -25,7 +25,7 @@ func lastGood(p *v1alpha1.RolloutPolicy) { p.Spec.OnFailure = v1alpha1.RolloutLa
 // rollImage lets the node class find a new image. No object of Karpenter's API changes.
 func (b *bench) rollImage(i image) {
 	b.image, b.opened = i, map[string]bool{}
-	b.ami++
+	b.ami.Add(1)
 }
 
 // pass waits until the rollout under way has come to its end.

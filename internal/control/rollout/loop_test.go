@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,10 +57,10 @@ type bench struct {
 	t        *testing.T
 	k        *sim.Karpenter
 	random   *rand.Rand
-	image    image     // of machines that boot now
-	serial   int       // of templates
-	ami      int       // of images of the class
-	evidence time.Time // when a fault of the present image could be seen first, zero while it could not
+	image    image        // of machines that boot now
+	serial   int          // of templates
+	ami      atomic.Int32 // the number of the image that the class has found; the cloud reads it at any time
+	evidence time.Time    // when a fault of the present image could be seen first, zero while it could not
 	releases int
 	opened   map[string]bool // machines of the present template that were opened to replace others
 	starts   int             // of pods on machines with a broken network
@@ -124,7 +125,7 @@ func (b *bench) options() sim.Options {
 }
 
 // class returns the image that the node class has found.
-func (b *bench) class() string { return fmt.Sprintf("ami-%d", b.ami) }
+func (b *bench) class() string { return fmt.Sprintf("ami-%d", b.ami.Load()) }
 
 // faultOf returns what is wrong with a machine that boots. Only machines of the present template and image have the present fault.
 func (b *bench) faultOf(m cloud.Machine) image {
