@@ -18,6 +18,7 @@ import (
 
 const (
 	reachTime  = 24 * time.Hour   // how long the controller's loops have to change the fleet
+	drainPace  = time.Minute      // between two nodes of other managers that are drained
 	reachPace  = 30 * time.Minute // between two searches for a cheaper fleet
 	reachNodes = 1000             // the largest fleet that is simulated without being asked for: it takes a minute
 )
@@ -31,8 +32,8 @@ type reached struct {
 }
 
 // reach simulates the controller's loops on the fleet of the report, while no pod comes or goes. Karpenter's nodes stay until a step
-// replaces them. Other nodes are drained at the beginning, but for those that an annotation or a PodDisruptionBudget holds, and those
-// of pods that no pool takes: they stay and are paid. Objects are changed.
+// replaces them. Other nodes take no pods from the beginning and are drained one after the other, but for those that an annotation or a
+// PodDisruptionBudget holds, and those of pods that no pool takes: they stay and are paid. Objects are changed.
 func (r *savingsReport) reach(ctx context.Context, env Env, o *objects, q *engine.Question) error {
 	settings := q.Settings
 	settings.Search = enoughSearch
@@ -41,12 +42,13 @@ func (r *savingsReport) reach(ctx context.Context, env Env, o *objects, q *engin
 	v := variantOf(baseVariant, o, q.Pools, settings)
 	stay := r.placeNodes(&v, there)
 	var lives []recording.Life
+	pace := min(drainPace, reachTime/4/time.Duration(max(len(stay.drained), 1))).Truncate(time.Second)
 	for _, l := range there.always {
-		switch fate := stay.fates[l.On]; fate {
-		case drained:
-			l.On = ""
-		case kept:
+		switch turn, drains := stay.drained[l.On]; {
+		case stay.kept[l.On]:
 			continue
+		case drains:
+			l.On, l.From = "", begin.Add(time.Duration(turn)*pace)
 		}
 		lives = append(lives, l)
 	}
@@ -90,26 +92,18 @@ func (p *planFlags) fleet(ctx context.Context, env Env) (o *objects, q engine.Qu
 	return snapshotObjects(w), questionOf(w), nil
 }
 
-// A fate is what the simulation does with a node.
-type fate int
-
-const (
-	simulated fate = iota // Karpenter's: the loops decide
-	drained               // at the beginning
-	kept                  // with its pods
-)
-
-// staying holds what the simulation does not decide about.
-type staying struct {
-	fates map[string]fate // by node
-	lines []tariff.Line   // of kept nodes that have a price
-	fees  cloud.NanoUSD   // of these
+// others are the nodes about which the simulated loops do not decide.
+type others struct {
+	drained map[string]int  // nodes that are drained, with their turns
+	kept    map[string]bool // nodes that stay with their pods
+	lines   []tariff.Line   // of kept nodes that have a price
+	fees    cloud.NanoUSD   // of these
 }
 
 // placeNodes puts Karpenter's nodes into the variant, and decides about the others.
-func (r *savingsReport) placeNodes(v *replay.Variant, there thereAlready) staying {
+func (r *savingsReport) placeNodes(v *replay.Variant, there thereAlready) others {
 	claims := claimsByNode(there.claims)
-	out := staying{fates: map[string]fate{}}
+	out := others{drained: map[string]int{}, kept: map[string]bool{}}
 	homeless := map[string]bool{}
 	for _, l := range there.always {
 		if slices.Contains(r.NoPool, l.Pod.Namespace+"/"+l.Pod.Name) {
@@ -126,9 +120,9 @@ func (r *savingsReport) placeNodes(v *replay.Variant, there thereAlready) stayin
 		case x == nil:
 		case x.Manager == savings.Karpenter && x.Priced && v.AddNode(n, claims(n)) == nil:
 		case x.Priced && !x.Held && !homeless[n.Name]:
-			out.fates[n.Name] = drained
+			out.drained[n.Name] = len(out.drained)
 		default:
-			out.fates[n.Name] = kept
+			out.kept[n.Name] = true
 			if x.Priced {
 				out.lines, out.fees = append(out.lines, x.Line), out.fees+x.Fee
 			}
@@ -143,7 +137,7 @@ func (r *reached) remark(nodes int) string {
 		return fmt.Sprintf("What the controller would reach is not simulated for %d nodes; --reach always does it.", nodes)
 	}
 	text := fmt.Sprintf("Reached: the controller's loops were simulated for %d hours in which no pod comes or goes, within budgets and "+
-		"PodDisruptionBudgets: %s, %s. Nodes of other managers were drained at the beginning, but for those that are held.",
+		"PodDisruptionBudgets: %s, %s. Nodes of other managers took no pods and were drained one a minute, but for those that are held.",
 		int(reachTime.Hours()), sentence.Count(r.Evictions, "eviction"), sentence.Count(r.Launched, "new machine"))
 	if r.Unplaced > 0 {
 		text += fmt.Sprintf(" %s had no place at the end.", sentence.Count(r.Unplaced, "pod"))

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,12 +106,22 @@ func TestTheLoopsReachWhatTheReportSays(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.With(t, options, func(*sim.Karpenter) {
+				end := time.Now().Add(reachTime)
 				if foreign {
-					for _, c := range memapi.All[*v1.NodeClaim](w.API) {
-						sim.Delete(t, w, c)
+					old := memapi.All[*corev1.Node](w.API)
+					for _, n := range old {
+						memapi.Edit(w.API, "", n.Name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+					}
+					for _, n := range old {
+						claims := memapi.All[*v1.NodeClaim](w.API)
+						i := slices.IndexFunc(claims, func(c *v1.NodeClaim) bool { return c.Status.NodeName == n.Name })
+						if i >= 0 { // it was not consolidated meanwhile
+							sim.Delete(t, w, claims[i])
+						}
+						time.Sleep(drainPace)
 					}
 				}
-				time.Sleep(reachTime)
+				time.Sleep(time.Until(end))
 			})
 			reached, said := rate(w.Cloud.Machines(), catalog), report.reached.PerHour
 			t.Logf("seed %d: today %.3f, said %.3f, reached %.3f: %+.1f%%; %d evictions", seed, today.Dollars(), said.Dollars(), reached.Dollars(),
