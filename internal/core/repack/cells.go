@@ -115,11 +115,11 @@ func (q *question) reads(it *item, v *problem.Variant, t problem.TemplateID) boo
 
 // limitedTo reports whether some pool of a tier, or of a tier that is tried before it, has limits, so that pods may go to later ones.
 func (q *question) limitedTo(tier int) bool {
-	return slices.ContainsFunc(q.p.Templates, func(t problem.Template) bool { return t.Tier <= tier && q.limited(&t) })
+	return slices.ContainsFunc(q.p.Templates, func(t problem.Template) bool { return t.Tier <= tier && limited(q.p, &t) })
 }
 
 // limited reports whether the pool of a template has limits.
-func (q *question) limited(t *problem.Template) bool { return q.p.Pools[t.Pool].Limit.Limited }
+func limited(p *problem.Problem, t *problem.Template) bool { return p.Pools[t.Pool].Limit.Limited }
 
 // A want is what one reading of items leaves of a template: their node is one of these shapes, bought by one of these offers.
 type want struct {
@@ -184,11 +184,12 @@ func tiedKeys(p *problem.Problem, it *item) []int {
 }
 
 // narrowed returns what a want leaves in each domain to which a plan may tie the node of an item, if a launch in that domain may cost less
-// than one that chooses among all. That happens because a spot list costs the mean of its offers: the list of the cheapest zone costs less
-// than that of all zones.
+// than a launch that chooses among all. That happens because a spot list costs the mean of its offers: the list of the cheapest zone costs
+// less than that of all zones.
 func (q *question) narrowed(it *item, t problem.TemplateID, w want) []want {
 	var out []want
 	from := []want{w}
+	all, _ := q.listsOf(t, &w)
 	for _, k := range tiedKeys(q.p, it) {
 		of := &q.p.Keys[k].Tmpl[t]
 		if of.Kind != problem.ByChoice {
@@ -198,7 +199,10 @@ func (q *question) narrowed(it *item, t problem.TemplateID, w want) []want {
 			for d := range q.p.Keys[k].Values {
 				x := want{shapes: wide.shapes.Clone(), offers: wide.offers.Clone()}
 				x.pin(of, int32(d))
-				if x.offers.Any() && q.sellsCheaper(t, &x, &w) {
+				if !x.offers.Any() {
+					continue
+				}
+				if few, _ := q.listsOf(t, &x); anyCheaper(few, all) {
 					out = append(out, x)
 				}
 			}
@@ -208,10 +212,8 @@ func (q *question) narrowed(it *item, t problem.TemplateID, w want) []want {
 	return out
 }
 
-// sellsCheaper reports whether a launch by some of the offers of wide may cost less than launches by all of them for the same pods.
-func (q *question) sellsCheaper(t problem.TemplateID, some, wide *want) bool {
-	all, _ := q.listsOf(t, wide)
-	few, _ := q.listsOf(t, some)
+// anyCheaper reports whether some list of few costs less than each list of all that has as much room.
+func anyCheaper(few, all []shape.List) bool {
 	return slices.ContainsFunc(few, func(l shape.List) bool {
 		return !slices.ContainsFunc(all, func(x shape.List) bool { return x.Cost <= l.Cost && l.Room.Fits(x.Room) })
 	})
@@ -230,8 +232,12 @@ func (q *question) split(it *item, t problem.TemplateID, w want) []want {
 		pins[it.over-1] = int32(d)
 		out[d] = want{w.shapes.Clone(), w.offers.Clone(), pins}
 		out[d].pin(&key.Tmpl[t], int32(d))
-		alike = alike && out[d].shapes.Equal(w.shapes) && slices.Equal(q.at.Prices(t, out[d].offers), q.at.Prices(t, w.offers)) &&
-			!(q.loose && q.sellsCheaper(t, &out[d], &w))
+		alike = alike && out[d].shapes.Equal(w.shapes) && slices.Equal(q.at.Prices(t, out[d].offers), q.at.Prices(t, w.offers))
+		if alike && q.loose { // the prices of shapes do not tell of all lists
+			all, _ := q.listsOf(t, &w)
+			few, _ := q.listsOf(t, &out[d])
+			alike = !anyCheaper(few, all)
+		}
 	}
 	if alike {
 		return []want{w}
@@ -350,7 +356,7 @@ func (q *question) addCells(t problem.TemplateID) {
 		from := len(q.cells)
 		q.addLists(t, &all[i])
 		discount(q).addCells(t, &all[i])
-		if q.limited(tmpl) && !q.loose {
+		if limited(q.p, tmpl) && !q.loose {
 			q.addShapes(t, &all[i])
 		}
 		q.openCells(from, byKind, func(_ *cell, w *want) bool { return all[i].within(w) })
@@ -473,8 +479,7 @@ type listed struct {
 	complete bool
 }
 
-// listsOf returns the lists that launches of a want may send, and whether these are all. It remembers them: kinds that want the same ask for
-// them again.
+// listsOf returns the lists that launches of a want may send, and whether these are all. It remembers them: several kinds ask for the same.
 func (q *question) listsOf(t problem.TemplateID, w *want) ([]shape.List, bool) {
 	key := string(identity.Numbers(identity.Numbers(identity.Number(nil, int64(t)), w.shapes), w.offers))
 	known, ok := q.lists[key]
@@ -493,7 +498,7 @@ func (q *question) listsOf(t problem.TemplateID, w *want) ([]shape.List, bool) {
 func (q *question) findLists(t problem.TemplateID, w *want) (lists []shape.List, complete bool) {
 	tmpl := &q.p.Templates[t]
 	fill := q.fillOf()
-	ruledOut := q.loose && q.limited(tmpl) // limits may rule shapes out of a list
+	ruledOut := q.loose && limited(q.p, tmpl) // limits may rule shapes out of a list
 	if q.p.Drivers == 0 && !ruledOut && len(tmpl.Catalog.Left) == 0 && len(tmpl.Segments) == 1 &&
 		len(fill.Axes) == 2 && w.shapes.Equal(tmpl.Shapes) {
 		lists, complete = q.at.Lists(t, w.offers)

@@ -129,7 +129,7 @@ func (q *question) plain() bool {
 // unlimited reports whether no pool has limits, minValues or reservations.
 func (q *question) unlimited() bool {
 	return !slices.ContainsFunc(q.p.Templates, func(t problem.Template) bool {
-		return q.limited(&t) || len(t.Min) > 0 || len(t.Catalog.Left) > 0
+		return limited(q.p, &t) || len(t.Min) > 0 || len(t.Catalog.Left) > 0
 	})
 }
 
