@@ -30,7 +30,7 @@ func (p *parts) present(ctx context.Context) (in engine.Question, err error) {
 	if !snap.Synced() {
 		return in, errors.New("the controller is still reading the cluster; try again in some seconds")
 	}
-	in = engine.Question{Snap: snap, Settings: p.settings.engine(), Now: time.Now()}
+	in = engine.Question{Snap: snap, Settings: p.settings.engineSettings(), Now: time.Now()}
 	known, notReady := p.catalogs.Pools(ctx, snap)
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		if pool := known[name]; !notReady[name] && !pool.Pool.IsStatic() {

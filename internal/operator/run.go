@@ -348,7 +348,7 @@ func (p *parts) ledger() (*ledger.Ledger, error) {
 	}
 	return ledger.New(ledger.Deps{Store: p.store, Client: p.clients.main, Catalogs: p.catalogs, Metrics: p.metrics,
 		Engine: engine.New(p.labels)}, ledger.Settings{ConfigMaps: client.ObjectKey{Namespace: namespace, Name: s.ConfigMaps},
-		Labels: s.Labels, Engine: p.settings.engine()}), nil
+		Labels: s.Labels, Engine: p.settings.engineSettings()}), nil
 }
 
 // older is what serves v1beta1 on every replica, and what rewrites on the leader what is stored in it.
@@ -375,8 +375,8 @@ func (p *parts) older(ctx context.Context) (older, error) {
 	return older{[]func(context.Context) error{service.Run}, []func(context.Context) error{service.Migration(p.clients.rewrites).Run}}, nil
 }
 
-// engine has the engine's settings in every loop.
-func (s *Settings) engine() engine.Settings {
+// engineSettings returns the settings of the engine, which are the same in every loop.
+func (s *Settings) engineSettings() engine.Settings {
 	out := engine.Settings{
 		AssumeRequests:      s.Scheduling.AssumeRequests,
 		IgnorePreferences:   s.Scheduling.IgnorePreferences,
@@ -413,7 +413,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	provisioning := provision.New(provision.Deps{
 		Store: p.store, Engine: engine.New(p.labels), Catalogs: catalogs, Opener: opener, Metrics: p.metrics,
 		Events: p.events, Times: times, Journal: p.journal, Verdicts: p.verdicts, Desk: p.desk,
-	}, provision.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine(), Stories: s.Stories})
+	}, provision.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engineSettings(), Stories: s.Stories})
 
 	hints := hint.New(p.store, p.clients.hints, p.metrics, p.clients.understandsHints)
 	pools := pool.New(pool.Deps{
@@ -440,7 +440,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}, drain.Settings{Workers: s.Workers(100, 5000)})
 	disruptions := disruption.New(p.store, p.clients.main, catalogs, opener,
 		disruption.Telling{Metrics: p.metrics, Events: p.events, Journal: p.journal, Verdicts: p.verdicts, NeverReady: pools.NeverReady},
-		disruption.Settings{Labels: p.labels, Planner: p.planner(), Engine: s.engine(), Repairs: p.repairs,
+		disruption.Settings{Labels: p.labels, Planner: p.planner(), Engine: s.engineSettings(), Repairs: p.repairs,
 			MayReboot: p.cloud.MayReboot})
 
 	loops := []func(context.Context) error{
@@ -465,7 +465,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 		loops = append(loops, static.New(static.Deps{
 			Store: p.store, Client: p.clients.main, Catalogs: catalogs, Opener: opener, Engine: engine.New(p.labels),
 			Metrics: p.metrics, Events: p.events,
-		}, s.engine()).Run)
+		}, s.engineSettings()).Run)
 	}
 	if s.Older.Provisioners != provisionersIgnore {
 		loops = append(loops, legacy.New(p.clients.main, s.Older.Provisioners == provisionersConvert, p.events, p.metrics).Run)
@@ -482,7 +482,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 			Store: p.store, Client: p.clients.main, Workloads: scalable.Workloads{Client: p.clients.main},
 			Catalogs: catalogs, Opener: opener, Engine: engine.New(p.labels),
 			Metrics: p.metrics, Events: p.events, Learner: p.learner,
-		}, buffer.Settings{Foresight: s.Scheduling.Foresight, Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine()}).Run)
+		}, buffer.Settings{Foresight: s.Scheduling.Foresight, Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engineSettings()}).Run)
 	}
 	if s.Gates.CapacityQuota {
 		loops = append(loops, quotas.New(quotas.Deps{Store: p.store, Client: p.clients.main, Catalogs: catalogs, Known: known,

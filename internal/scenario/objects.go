@@ -134,7 +134,7 @@ func decode[T any](raw map[string]any) (*T, error) {
 	return o, json.Unmarshal(b, o)
 }
 
-// readDeletions removes pods and nodes by name.
+// readDeletions reads what disappears before a round: pod/NAME, a pod of namespace default, or node/NAME, a node with its claim.
 func (w *World) readDeletions(text string) error {
 	for _, l := range lines(text) {
 		kind, name, _ := strings.Cut(l.name, "/")

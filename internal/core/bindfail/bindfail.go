@@ -172,7 +172,7 @@ func (t *trial) changed(snap *cluster.Snapshot) bool {
 		switch {
 		case n == nil || n.Node == nil || n.MarkedForRemoval:
 			delete(t.lost, name)
-		case printOf(n) != was:
+		case fingerprint(n) != was:
 			return true
 		}
 	}
@@ -251,7 +251,7 @@ func (m *Memory) lose(p *cluster.Pod, target *cluster.Node, v Verdict) Verdict {
 	default:
 		v.Next = t.last.Next
 	}
-	t.lost[target.Name], t.labels[p.UID] = printOf(target), p.Labels
+	t.lost[target.Name], t.labels[p.UID] = fingerprint(target), p.Labels
 	return v
 }
 

@@ -31,7 +31,7 @@ func (m *Memory) follow(snap *cluster.Snapshot, now time.Time) {
 		}
 		print, known := prints[n]
 		if !known {
-			print = printOf(n)
+			print = fingerprint(n)
 			prints[n] = print
 		}
 		w, known := m.waits[p.UID]
@@ -64,8 +64,9 @@ func (w wait) at(target string, ready, planned time.Time) wait {
 	return w
 }
 
-// printOf returns a fingerprint of all of a node that a scheduler may look at, except its pods.
-func printOf(n *cluster.Node) uint64 {
+// fingerprint returns a number that changes when anything of a node changes that a scheduler may look at, except its pods, or when another
+// node gets its name.
+func fingerprint(n *cluster.Node) uint64 {
 	b := identity.Map(make([]byte, 0, 4096), n.Node.Labels)
 	taints := n.Taints()
 	b = identity.Count(b, len(taints))

@@ -51,7 +51,7 @@ func (s size) accelerator(list cloud.NanoUSD) int64 {
 	return max(0, int64(list)-s.weight(0)) / s.accelerators
 }
 
-// Rates are what a machine costs by unit and hour, in dollars.
+// Rates are what one core, GiB and accelerator of a machine cost, in dollars an hour, and how many of each the machine has.
 type Rates struct {
 	Core, GiB, Accelerator    float64
 	Cores, GiBs, Accelerators float64
@@ -61,13 +61,13 @@ type Rates struct {
 // Accelerator. onDemand is its on-demand price, which decides the share of accelerators.
 func RatesOf(capacity corev1.ResourceList, price, onDemand cloud.NanoUSD) Rates {
 	s := sizeOf(capacity)
-	one := s.accelerator(onDemand)
+	perAccelerator := float64(s.accelerator(onDemand))
 	r := Rates{Cores: float64(s.milli) / 1000, GiBs: float64(s.bytes) / (1 << 30), Accelerators: float64(s.accelerators)}
-	whole := r.Cores*milliCore*1000 + r.GiBs*gibibyte + r.Accelerators*float64(one) // by reference; it is scaled to the price
-	if whole == 0 {
+	reference := r.Cores*milliCore*1000 + r.GiBs*gibibyte + r.Accelerators*perAccelerator // price at reference prices
+	if reference == 0 {
 		return r
 	}
-	scale := price.Dollars() / whole
-	r.Core, r.GiB, r.Accelerator = milliCore*1000*scale, gibibyte*scale, float64(one)*scale
+	scale := price.Dollars() / reference // so that the rates add up to the price
+	r.Core, r.GiB, r.Accelerator = milliCore*1000*scale, gibibyte*scale, perAccelerator*scale
 	return r
 }

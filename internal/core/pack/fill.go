@@ -318,7 +318,7 @@ func (f *filler) highest(cell *cell, rem []int, low, high float64) int {
 	return -1
 }
 
-// removeOne removes one item of class k from the node.
+// removeOne removes one item of class k from the node. It lifts no bans: its caller, polish, does not run where classes may not meet.
 func (f *filler) removeOne(k int) {
 	for i, c := range f.out.classes {
 		if c == k {

@@ -148,7 +148,7 @@ func groupClasses(p *Problem) *grouping {
 		}
 		key = key[:0]
 		if c.Cells != nil {
-			key = append(key, 's')
+			key = append(key, 's') // tells an empty set, which is no cell, from nil, which is every cell
 			for _, w := range c.Cells {
 				key = binary.LittleEndian.AppendUint64(key, w)
 			}

@@ -51,15 +51,16 @@ func (f *fleet) settle(q *trial, i int) reason.Code {
 	return f.settle(q, i+1)
 }
 
-// settleOpen tries the domains of the i-th key that a new bin may still be in, in the order of byCount, and keeps the first with which all
-// later keys can be settled too. If there is none, it returns why the last of them failed; NoOffering if nothing is sold in any.
+// settleOpen tries what a new bin may still be in: no domain of the i-th key first, then its domains in the order of byCount. It keeps the
+// first with which all later keys can be settled too. If there is none, it returns why the last of them failed; NoOffering if nothing is
+// sold in any.
 func (f *fleet) settleOpen(q *trial, i int) reason.Code {
 	to, n := &q.keys[i], f.bins.node(q.bin)
 	of := f.facts.keyOf(to.key, n.tmpl)
 	code := reason.Code(reason.NoOffering)
 	domains := f.census.byCount(q, i)
 	for at := -1; at < len(domains); at++ {
-		d := int32(problem.NoDomain) // first: a node gets no label that no pod asks for
+		d := int32(problem.NoDomain) // first: the node gets the label only if a pod needs it
 		if at >= 0 {
 			d = domains[at]
 		}

@@ -143,9 +143,9 @@ func point(in input, fresh []journal.Record) moment {
 	return p
 }
 
-// clearGuessedPrices reports whether spot prices are not known yet: all spot machines have exactly the on-demand
-// price, which providers use meanwhile. It then sets these prices to 0 (unknown), because they would look like a peak
-// of the cost.
+// clearGuessedPrices sets the prices of spot machines to 0 (unknown) while spot prices are not known yet, because they would look like a
+// peak of the cost, and reports whether it did. They are not known if all spot machines have exactly the on-demand price, which providers
+// use meanwhile.
 func clearGuessedPrices(rows []view.Row, pools map[string]engine.Pool) bool {
 	spot := 0
 	for i := range rows {
@@ -155,7 +155,7 @@ func clearGuessedPrices(rows []view.Row, pools map[string]engine.Pool) bool {
 		}
 		labels := map[string]string{corev1.LabelInstanceTypeStable: m.Type, corev1.LabelTopologyZone: m.Zone,
 			v1.CapacityTypeLabelKey: v1.CapacityTypeOnDemand}
-		if dear, known := pools[m.Pool].Catalog.Price(labels); !known || dear != m.Price {
+		if onDemand, known := pools[m.Pool].Catalog.Price(labels); !known || onDemand != m.Price {
 			return false
 		}
 		spot++
