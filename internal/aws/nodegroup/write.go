@@ -276,12 +276,13 @@ func factsOf(types []string) facts {
 	return f
 }
 
-// architectures returns those of the types, or those of the images if no type is known.
-func (f *facts) architectures(ami string) []string {
+// architectures returns the architectures of the types. Where no type is known, an AMI type that names ARM stands for arm64, any other for
+// amd64.
+func (f *facts) architectures(amiType string) []string {
 	switch {
 	case f.arm && f.amd:
 		return []string{"amd64", "arm64"}
-	case f.arm, strings.Contains(strings.ToUpper(ami), "ARM"):
+	case f.arm, !f.amd && strings.Contains(strings.ToUpper(amiType), "ARM"):
 		return []string{"arm64"}
 	}
 	return []string{"amd64"}

@@ -193,9 +193,9 @@ type State string
 
 // The states.
 const (
-	Goes    State = "Goes"    // the restart is within its deadline, or complete
+	Goes    State = "Goes"    // neither undone nor overdue; it may be complete
 	Undone  State = "Undone"  // another program changed the annotation
-	Overdue State = "Overdue" // the Deployment did not progress within its own deadline
+	Overdue State = "Overdue" // its time is over, or the Deployment's controller says that it does not progress
 )
 
 // Progress returns the state of a restart of Deployment d.

@@ -67,7 +67,7 @@ func (v *provisioner) fill(r *run, m *machine) {
 }
 
 // plan makes a plan for the pods that have none, launches its machines and binds pods to existing nodes. Pods that
-// were refused are planned for again after retry or the pace, whichever is longer.
+// were refused are planned for again after retry or the pace, whichever is longer; those whose machine is sold out after retry.
 func (v *provisioner) plan(r *run) {
 	snap := r.Store.Snapshot()
 	var ask []*cluster.Pod
@@ -81,14 +81,17 @@ func (v *provisioner) plan(r *run) {
 		return
 	}
 	plan := v.engine.Plan(engine.Question{Snap: snap, Pools: r.Pools, Pods: ask, Settings: r.Engine, Now: r.now})
-	unsold := map[cluster.PodKey]bool{}
+	asked := map[cluster.PodKey]bool{} // in this question, but for those whose machine is sold out
+	for _, row := range ask {
+		asked[row.PodKey] = true
+	}
 	for i := range plan.Open {
 		o := &plan.Open[i]
 		it, offer := r.buy(o)
 		if offer == nil { // its pods ask again soon, and get something else
 			again = retry
 			for _, row := range o.Pods {
-				unsold[row.PodKey] = true
+				delete(asked, row.PodKey)
 			}
 			continue
 		}
@@ -113,7 +116,7 @@ func (v *provisioner) plan(r *run) {
 		if p.planned != nil {
 			continue
 		}
-		if left = true; !unsold[p.key] {
+		if left = true; asked[p.key] {
 			p.asked = r.now
 		}
 	}
