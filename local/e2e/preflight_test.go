@@ -46,7 +46,7 @@ func TestPreflight(t *testing.T) {
 			wrong = append(wrong, check)
 		}
 	}
-	if diff := cmp.Diff([]string{"DNS", "service account"}, wrong); diff != "" || len(states) != 15-1 { // no class names a profile
+	if diff := cmp.Diff([]string{"DNS", "service account"}, wrong); diff != "" || len(states) != 16-1 { // no class names a profile
 		t.Errorf("%d checks; what the local cluster lacks:\n%s", len(states), diff)
 	}
 }
