@@ -286,6 +286,7 @@ func (m *machines) knows(name string) bool {
 	return m.nodes[name] != nil || m.claims[name] != nil
 }
 
+// refreshNamed makes the rows of the Node and of the claim of a name anew, after something in them changed. Unknown names are ignored.
 func (m *machines) refreshNamed(name string) {
 	m.refreshNode(name)
 	m.refreshClaim(name)
@@ -335,6 +336,7 @@ func (m *machines) unlink(id, name string, side func(*sameID) *[]string) {
 	m.refreshID(id)
 }
 
+// refreshNode makes the row of a Node anew, together with those of all objects with its provider ID.
 func (m *machines) refreshNode(name string) {
 	n := m.nodes[name]
 	switch {
@@ -346,6 +348,7 @@ func (m *machines) refreshNode(name string) {
 	}
 }
 
+// refreshClaim does for a claim what refreshNode does for a Node.
 func (m *machines) refreshClaim(name string) {
 	c := m.claims[name]
 	switch {
@@ -357,6 +360,7 @@ func (m *machines) refreshClaim(name string) {
 	}
 }
 
+// refreshAlone makes the row of an object without provider ID anew: a Node for nodesOf, a claim for claimsOf.
 func (m *machines) refreshAlone(name string, side func(*sameID) *[]string) {
 	var s sameID
 	if side(&s) == &s.nodes {

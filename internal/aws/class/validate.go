@@ -360,7 +360,7 @@ func firstSubnets(nc *awsv1.EC2NodeClass) map[string]string {
 	return out
 }
 
-// sample returns a launch like those to come: of a type that a pool of the class would get, on demand.
+// sample returns the launch that dry runs try: on demand, of a type that pools of the class would get if there is one (sampleType).
 func (v *Validator) sample(cluster launchspec.Cluster, nc *awsv1.EC2NodeClass) (*launchspec.Spec, error) {
 	catalog, err := v.Catalog(nc.DeepCopy()) // a copy, because Catalog keeps the class and nc will change
 	if err != nil {
@@ -374,7 +374,8 @@ func (v *Validator) sample(cluster launchspec.Cluster, nc *awsv1.EC2NodeClass) (
 	if it == nil {
 		return nil, errors.New("no instance type can be launched with the class's images and subnets")
 	}
-	// The pool's name is empty: permissions may only ask that the tag is there.
+	// The claim has no pool label, so the launch is tagged with an empty pool name: IAM policies may test that the tag exists, not what it
+	// says.
 	claim := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}}
 	for _, p := range pools {
 		if dedicated(p) {

@@ -68,14 +68,15 @@ func reservedForPods(t *awsdata.InstanceType, c *Class) int {
 	return interfacePods(t, c, 0)
 }
 
-// reservedMilliCPU returns the CPU that is reserved by default: 6 % of the first core, 1 % of the second, 0.5 % of
-// the next two and 0.25 % of all others.
+// reservedMilliCPU returns the CPU that the images' bootstrap reserves by default: 6 % of the first core, 1 % of the
+// second, 0.5 % of the next two and 0.25 % of all others.
 func reservedMilliCPU(cores int) int64 {
-	tiers := []struct{ cores, perMille, per int64 }{{1, 60, 1}, {1, 10, 1}, {2, 5, 1}, {math.MaxInt32, 5, 2}}
+	// so many milli-CPU for each so many of a tier's cores
+	tiers := []struct{ cores, milli, each int64 }{{1, 60, 1}, {1, 10, 1}, {2, 5, 1}, {math.MaxInt32, 5, 2}}
 	left, total := int64(cores), int64(0)
 	for _, tier := range tiers {
 		n := min(left, tier.cores)
-		total += n * tier.perMille / tier.per
+		total += n * tier.milli / tier.each
 		left -= n
 	}
 	return total

@@ -67,8 +67,8 @@ func (l *Loop) asked(ctx context.Context, step *disrupt.Step, now time.Time) boo
 	return true
 }
 
-// tend brings plans to their end, and those that were approved to their confirmation.
-func (l *Loop) tend(ctx context.Context, snap *cluster.Snapshot, now time.Time) {
+// tendPlans brings plans to their end, and those that were approved to their confirmation.
+func (l *Loop) tendPlans(ctx context.Context, snap *cluster.Snapshot, now time.Time) {
 	for plan := range snap.DisruptionPlans() {
 		var err error
 		switch step, there := l.restore(snap, plan); {

@@ -312,7 +312,7 @@ func (l *Loop) fail(ctx context.Context, c *command, why error) {
 // takeBack ends a command: candidates work again, replacements that nothing uses go away.
 func (l *Loop) takeBack(ctx context.Context, c *command) {
 	snap := l.store.Snapshot()
-	errs := lookAfter(c.Replacements, itself, func(name string) error { return l.giveBack(ctx, snap, c, name) })
+	errs := lookAfter(c.Replacements, itself, func(name string) error { return l.dropReplacement(ctx, snap, c, name) })
 	if err := errors.Join(append(errs, l.free(ctx, snap, c, c.Candidates))...); err != nil {
 		// What stays behind is found by the sweep and by adopt.
 		telemetry.Log(ctx).Error("cannot take a disruption command back in full", "command", c.ID, "error", err)
@@ -333,9 +333,9 @@ func (l *Loop) free(ctx context.Context, snap *cluster.Snapshot, c *command, can
 	return errors.Join(errs...)
 }
 
-// giveBack deletes a replacement that runs nothing yet; a replacement that is in use stays, as any other node. What does not carry the
-// command's record is not its replacement, whatever the record says.
-func (l *Loop) giveBack(ctx context.Context, snap *cluster.Snapshot, c *command, name string) error {
+// dropReplacement deletes a replacement on which no pod runs that needs another node (DaemonSets do not count). Otherwise the replacement
+// stays as an ordinary node and loses the record. A claim in c.Replacements that does not carry this command's record is left alone.
+func (l *Loop) dropReplacement(ctx context.Context, snap *cluster.Snapshot, c *command, name string) error {
 	n := snap.ClaimNode(name)
 	if n == nil || n.Claim.DeletionTimestamp != nil || !c.On(n.Claim, steprecord.Replacement) {
 		return nil

@@ -158,13 +158,13 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	}
 	l.safely("adopting commands", func() { l.adopt(ctx, snap) })
 	l.safely("releasing nodes", func() { l.sweep(ctx, l.store.Snapshot()) })
-	l.work(ctx, snap)
+	l.advanceCommands(ctx, snap)
 	if !l.store.Snapshot().SparesPlaced() { // a node that looks empty may be what a buffer rests on
 		return unsyncedPoll, false
 	}
 	now := time.Now()
 	l.noteGap(ctx, now)
-	l.safely("looking after plans", func() { l.tend(ctx, l.store.Snapshot(), now) })
+	l.safely("looking after plans", func() { l.tendPlans(ctx, l.store.Snapshot(), now) })
 	w := l.world(ctx, l.store.Snapshot(), now)
 	if l.confirm(ctx, w) {
 		w = l.world(ctx, l.store.Snapshot(), now)
@@ -175,7 +175,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	tried := map[string]bool{}
 	for _, step := range out.Steps {
 		if crowds(w, step, tried) {
-			continue
+			continue // one of its pools tries one machine at a time
 		}
 		if step.Method.Waits() {
 			l.pending.Add(step, now)
@@ -185,7 +185,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	}
 	l.safely("steering", func() { l.steer(ctx, out.Steering) })
 	l.showSteps()
-	if surgeChanged {
+	if surgeChanged { // the proposal was made with the old verdicts
 		return busyPoll, false
 	}
 	return l.next(now, out), out.Calm && len(l.commands)+len(l.pending) == 0
@@ -199,8 +199,8 @@ func (l *Loop) noteGap(ctx context.Context, now time.Time) {
 	l.looked = now
 }
 
-// work looks after the commands that are under way, each for itself.
-func (l *Loop) work(ctx context.Context, snap *cluster.Snapshot) {
+// advanceCommands looks after the commands that are under way, each for itself.
+func (l *Loop) advanceCommands(ctx context.Context, snap *cluster.Snapshot) {
 	l.queue.Beat()
 	for _, c := range l.ordered() {
 		l.queue.Turn(ctx, "command "+c.ID, func(ctx context.Context) error {

@@ -58,7 +58,7 @@ func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.No
 				Zones: t.opening.Zones, CapacityTypes: t.opening.CapacityTypes}))
 		}
 		if pool := cluster.Pools.Get(snap, name); len(pool.Spec.Limits) > 0 {
-			r := roomOf(pool, machinesOf(pools[name].Catalog))
+			r := poolRoom(pool, machinesOf(pools[name].Catalog))
 			goneNow := gone
 			if pool.IsStatic() {
 				goneNow = noneGone
@@ -70,7 +70,7 @@ func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.No
 	s.shareQuotas(snap, pools, shares, gone)
 	for _, name := range slices.Sorted(maps.Keys(shares)) {
 		m := machinesOf(pools[name].Catalog)
-		r := roomOf(cluster.Pools.Get(snap, name), m)
+		r := poolRoom(cluster.Pools.Get(snap, name), m)
 		for _, t := range shares[name] {
 			t.confirmed, t.machines = snap.Revision(), m
 			if t.err == nil {

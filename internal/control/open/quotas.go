@@ -13,7 +13,7 @@ import (
 )
 
 // shareQuotas divides what CapacityQuotas leave among the tasks of all pools, one quota after the other. The lists of types of claims
-// only get shorter, so a quota does not undo what an earlier quota or a pool's limit allowed.
+// only get shorter, so a quota does not undo what an earlier quota or a pool's limit allowed. gone: see admit.
 func (s *Service) shareQuotas(snap *cluster.Snapshot, pools map[string]engine.Pool, shares map[string][]*task,
 	gone func(*cluster.Node) bool) {
 	quotas := quota.All(snap)
@@ -26,11 +26,11 @@ func (s *Service) shareQuotas(snap *cluster.Snapshot, pools map[string]engine.Po
 		goneNow := gone
 		for _, name := range slices.Sorted(maps.Keys(shares)) {
 			for _, t := range shares[name] {
-				if t.err != nil || quotas[i].Most(t.claim, market) == nil {
+				if t.err != nil || quotas[i].Most(t.claim, market) == nil { // nil: no machine of the claim would count
 					continue
 				}
 				tasks = append(tasks, t)
-				if t.opening.Static {
+				if t.opening.Static { // then machines that leave count, for all tasks of the quota; see noneGone
 					goneNow = noneGone
 				}
 			}

@@ -24,14 +24,14 @@ type room struct {
 	sure corev1.ResourceList // what counts, without surpluses
 }
 
-// roomOf returns the room of a pool, before anything is counted.
-func roomOf(pool *v1.NodePool, m machines) room {
+// poolRoom returns the room of a pool, before anything is counted.
+func poolRoom(pool *v1.NodePool, m machines) room {
 	return room{pool: pool.Name, limits: pool.Spec.Limits, most: func(c *v1.NodeClaim, types []string) corev1.ResourceList {
 		switch {
 		case types == nil:
 			return m.largest(c)
 		case len(types) == 1 && m[types[0]] == nil:
-			return nil
+			return nil // a type that the catalogue does not have must not pass for the smallest; see least
 		}
 		return m.most(types)
 	}}

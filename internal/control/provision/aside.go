@@ -111,6 +111,7 @@ func ofClasses(in engine.Question, classes []*podclass.Class) engine.Question {
 	return in
 }
 
+// leavesOut completes the report "Karpenter runs into a bug of its own over this pod and … until …" (bug.Aside.Leave).
 const leavesOut = "leaves it out"
 
 // leaveClasses leaves classes of pods aside until a time, and reports that in the log. Their pods get the reason as a refusal (around).
@@ -127,9 +128,9 @@ func (l *Loop) leaveClasses(ctx context.Context, in engine.Question, classes []*
 func (l *Loop) leavePools(ctx context.Context, pools []engine.Pool, until time.Time, broken *bug.Panic) {
 	for _, p := range pools {
 		telemetry.Log(ctx).Error("a pool is left out of plans because of a bug", "NodePool", p.Pool.Name, "until", until, "error", broken)
-		why := l.aside.pools.Leave(p.Pool.Name, until, "pool", leavesOut, broken)
+		report := l.aside.pools.Leave(p.Pool.Name, until, "pool", leavesOut, broken)
 		l.Events.Publish(telemetry.Event{
-			Object: telemetry.PoolRef(p.Pool), Reason: telemetry.LeftOut, Key: []string{string(p.Pool.UID)}, Message: why,
+			Object: telemetry.PoolRef(p.Pool), Reason: telemetry.LeftOut, Key: []string{string(p.Pool.UID)}, Message: report,
 		})
 	}
 }

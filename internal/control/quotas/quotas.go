@@ -136,27 +136,27 @@ func (l *Loop) setEnforced(o *autoscalingv1beta1.CapacityQuota, q *quota.Quota, 
 	}
 }
 
-// unforeseen returns a label of the quota's selector that no pool and no instance type sets, "" if there is none. Whether a new node
-// will have such a label is not known, so the quota cannot hold it back.
+// unforeseen returns a label of the quota's selector that no pool and no instance type sets, "" if there is none. The pool's label and
+// well-known labels count as set. Whether a new node will have another label is not known, so the quota cannot hold it back.
 func (l *Loop) unforeseen(snap *cluster.Snapshot, q *quota.Quota, m quota.Market) string {
-	known := map[string]bool{}
+	foreseen := map[string]bool{}
 	for p := range cluster.Pools.All(snap) {
 		for key := range p.NodeLabels() {
-			known[key] = true
+			foreseen[key] = true
 		}
 		for _, r := range p.Spec.Template.Spec.Requirements {
-			known[r.Key] = true
+			foreseen[r.Key] = true
 		}
 	}
 	for _, c := range m {
 		for _, it := range c.Types {
 			for key := range it.Labels {
-				known[key] = true
+				foreseen[key] = true
 			}
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(q.Needs()), strings.Compare) {
-		if !known[key] && key != v1.NodePoolLabelKey && !l.deps.Known.WellKnown(l.deps.Known.Normalize(key)) {
+		if !foreseen[key] && key != v1.NodePoolLabelKey && !l.deps.Known.WellKnown(l.deps.Known.Normalize(key)) {
 			return key
 		}
 	}

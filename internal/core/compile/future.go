@@ -42,12 +42,14 @@ func (m *Memory) futureOf(row *cluster.Node) *future {
 	return f
 }
 
-// possibleValues returns the values of which a label will have one. It returns false if the label may also be absent, or have any value.
+// possibleValues returns the values of which a label will have one: of those that the possible machines have in the catalogue, the ones
+// that the claim allows; or the values that the claim lists, if some possible machine has none there. It returns false, and the set means
+// nothing, if the label may also be absent or have any value.
 func (f *future) possibleValues(key string) (label.Set, bool) {
 	set, _ := f.asked.Get(key)
 	if f.from != nil && f.from.Mentions(key) && f.shapes.Any() {
 		var values []string
-		silent := f.shapes.Clone()
+		silent := f.shapes.Clone() // those without any value for the key
 		for _, v := range f.from.Values(key) {
 			with := f.from.With(key, v)
 			if with.Meets(f.shapes) && set.Has(v) {

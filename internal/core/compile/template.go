@@ -33,8 +33,8 @@ type template struct {
 	part       label.Reqs // requirements of this part of the pool; see daemonParts
 	tmpl       problem.Template
 	openLabels []openLabel
-	ports      [][]ports.Port           // host ports by daemon group
-	daemons    [][]int                  // DaemonSets by daemon group
+	ports      [][]ports.Port           // host ports by daemon group (tmpl.Daemons)
+	daemons    [][]int                  // by daemon group: indexes in Memory.daemons
 	matches    map[string]problem.Match // cached answers of match, by identity of the requirements
 	none       reason.Count             // why no type is left; Code 0 if some is
 	taints     []corev1.Taint
@@ -294,11 +294,13 @@ func (m *Memory) runningOn(t *template) (out []running) {
 	return out
 }
 
-// addDaemons takes the needs of daemons off the room of each shape. Shapes on which the same daemons start form a daemon group.
+// addDaemons takes the needs of daemons off the room of each shape. Shapes on which the same daemons start form a daemon group;
+// t.ports and t.daemons are by group, like tmpl.Daemons. The groups get their Ports for each problem (makeTemplates). Without daemons there
+// is no group, and DaemonOf is nil.
 func (m *Memory) addDaemons(t *template) {
 	cat := t.catalog.shape
-	list := m.runningOn(t)
-	if len(list) == 0 {
+	daemons := m.runningOn(t)
+	if len(daemons) == 0 {
 		return
 	}
 	t.tmpl.DaemonOf = make([]int32, cat.Len())
@@ -306,8 +308,8 @@ func (m *Memory) addDaemons(t *template) {
 	var key []byte
 	for s := range cat.Len() {
 		key = key[:0]
-		for i := range list {
-			key = identity.Flag(key, list[i].on.Has(s))
+		for i := range daemons {
+			key = identity.Flag(key, daemons[i].on.Has(s))
 		}
 		g, ok := groups[string(key)]
 		if !ok {
@@ -315,16 +317,16 @@ func (m *Memory) addDaemons(t *template) {
 			groups[string(key)] = g
 			overhead := make(quantity.Vec, m.resources.names.Len())
 			var taken []ports.Port
-			var sets []int
-			for i := range list {
-				if r := &list[i]; r.on.Has(s) {
+			var indexes []int
+			for i := range daemons {
+				if r := &daemons[i]; r.on.Has(s) {
 					overhead.Add(r.takes)
 					taken = append(taken, m.daemons[r.daemon].info.ports...)
-					sets = append(sets, r.daemon)
+					indexes = append(indexes, r.daemon)
 				}
 			}
 			t.tmpl.Daemons = append(t.tmpl.Daemons, problem.DaemonGroup{Overhead: overhead})
-			t.ports, t.daemons = append(t.ports, taken), append(t.daemons, sets)
+			t.ports, t.daemons = append(t.ports, taken), append(t.daemons, indexes)
 		}
 		t.tmpl.DaemonOf[s] = g
 		room := slices.Clone(cat.Alloc[s])

@@ -374,7 +374,8 @@ func (s *survey) candidates() []*Candidate {
 	return slices.DeleteFunc(slices.Clone(s.rows), func(c *Candidate) bool { return c.Block != nil || s.busy(c) })
 }
 
-// blocks returns what keeps each node that may not go, by name; for a node that is kept by its pods, too.
+// blocks returns what keeps nodes, one refusal for each node, in the order of names: Block, or else Held, although a node that is held is
+// a candidate too. It leaves out nodes that take part in a step already.
 func (s *survey) blocks() (out []Refusal) {
 	for _, c := range s.rows {
 		switch {

@@ -85,13 +85,16 @@ func grace(deadline, now time.Time) time.Duration {
 	return max(time.Second, deadline.Sub(now).Truncate(time.Second))
 }
 
+// justAfter is added to a time at which a pod's treatment does not change yet, but changes right after it.
+const justAfter = time.Second
+
 // wake sets plan.Until to the next time at which the answer about a pod may change, if that is sooner.
 func (plan *Plan) wake(p *cluster.Pod, deadline, now time.Time) {
 	at := []time.Time{movable.Protected(p, now).Until}
 	if movable.Terminating(p) {
-		at = append(at, p.Deleted.Add(time.Minute+time.Second))
+		at = append(at, p.Deleted.Add(movable.StuckAfter+justAfter))
 	} else if !deadline.IsZero() {
-		at = append(at, deadline.Add(-p.Grace+time.Second))
+		at = append(at, deadline.Add(-p.Grace+justAfter))
 	}
 	for _, t := range at {
 		if t.After(now) {

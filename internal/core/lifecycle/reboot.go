@@ -274,8 +274,9 @@ func (w *work) booted(before string) bool {
 	return id != "" && id != before
 }
 
-// endReboot ends a reboot. One of another Karpenter is not reported where settings have no machine rebooted.
-func (w *work) endReboot(end RebootEnd) bool {
+// endReboot ends a reboot: it sets the condition, clears the disruption reason and removes the taint. It returns false, which is what
+// reboot and vacate return then. Without Settings.Reboots another Karpenter began the reboot, and its end is not reported.
+func (w *work) endReboot(end RebootEnd) (goesOn bool) {
 	if c := condition.Get(w.claim, v1.ConditionTypeRebooting); c != nil && c.Status == metav1.ConditionTrue {
 		end.Took = w.now.Sub(c.LastTransitionTime.Time)
 	}

@@ -17,8 +17,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/taint"
 )
 
-// stuckAfter is the time after its deletion time for which a drain waits for a terminating pod.
-const stuckAfter = time.Minute
+// StuckAfter is the time after its deletion time for which a drain waits for a terminating pod.
+const StuckAfter = time.Minute
 
 // Terminating reports whether a pod is being deleted.
 func Terminating(p *cluster.Pod) bool { return !p.Deleted.IsZero() }
@@ -26,9 +26,9 @@ func Terminating(p *cluster.Pod) bool { return !p.Deleted.IsZero() }
 // active reports whether a pod is neither terminal nor terminating.
 func active(p *cluster.Pod) bool { return !p.Terminal() && !Terminating(p) }
 
-// stuck reports whether a pod should have ended more than a minute ago; its kubelet is most likely gone.
+// stuck reports whether a pod should have ended more than StuckAfter ago; its kubelet is most likely gone.
 func stuck(p *cluster.Pod, now time.Time) bool {
-	return Terminating(p) && now.After(p.Deleted.Add(stuckAfter))
+	return Terminating(p) && now.After(p.Deleted.Add(StuckAfter))
 }
 
 // Reschedulable reports whether a pod needs another node when its node goes. A terminating pod of a StatefulSet does, because a pod of the

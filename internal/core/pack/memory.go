@@ -206,8 +206,9 @@ func (r *run) refill() {
 	}
 }
 
-// answer answers a question that is nearly the question of the memory: old items stay where they were, and new ones are packed greedily. It
-// returns nil if the question differs too much, items have no place, or the fleet would be noticeably farther from its bound than before.
+// answer answers a question that is nearly the question of the memory. Old items stay where they were, except those of the nodes that waste
+// most: refill packs these again, together with the new items. It returns nil if the memory has no fleet, the question differs too much,
+// items have no place, or the fleet would be noticeably farther from its bound than before.
 //
 // The result carries the old memory and no new one. So after many small changes the fleet is still compared with the first one, and the
 // small losses of each change cannot add up unseen.

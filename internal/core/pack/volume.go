@@ -165,8 +165,9 @@ func (v *volumeProgram) scale() []float64 {
 	return scale
 }
 
-// addColumns adds the columns: one for each cell, which buys a node, and one for each kind, group that may use it and dimension, which
-// pours demand into the kind. supply, limits and stock are the first rows of these sorts.
+// addColumns adds the variables of the formula above: for each cell in v.in the number x_c of nodes (−room in the supply rows of its kind),
+// and for each kind, each group that it is open to and each dimension the flow f_gqd (1 in the demand row and in the supply row). supply,
+// limits and stock are the indexes of the first rows of these sorts.
 func (v *volumeProgram) addColumns(program *lp.Simplex, scale []float64, supply, limits, stock int) {
 	p, dims := v.p, v.p.dims
 	stockRow := make(map[int]int, len(v.stock))

@@ -2,7 +2,10 @@
 // nodes that stay are in package disrupt.
 //
 // A new code is a constant here with its line in names, its words in explain/sentence/constraint.go, and its rank in
-// explain/why/order.go. A new way in which an object can be wrong is a Flaw of an existing code.
+// explain/why/order.go. The function that refuses returns it: in core/compile if no plan can place the pod, or else a kind in core/solve,
+// with its key in solve/explain.go. If a change by the user lifts the refusal, the change belongs in explain/why/change.go. If the pod
+// is not just unplaced, judge in control/provision/turn.go needs a case. A new way in which an object can be wrong is a Flaw of an
+// existing code.
 package reason
 
 // A Code says which constraint refused.

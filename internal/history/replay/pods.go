@@ -145,14 +145,15 @@ func (r *run) arrive(life *recording.Life) {
 	r.meter.pods++
 	r.mount(p)
 	p.class = r.classOf(p.object(r.now))
-	r.enqueue(p)
+	r.bindOrWait(p)
 	if !life.To.IsZero() {
 		r.at(life.To, func() { r.depart(p) })
 	}
 }
 
-// enqueue binds a pod if a node has room for it, else adds it to the pods that wait.
-func (r *run) enqueue(p *pod) {
+// bindOrWait adds a pod to the run. It binds the pod where the recording had it when the run began (bindBack), or else to a
+// node with room, or else adds it to the pods that wait.
+func (r *run) bindOrWait(p *pod) {
 	p.lot = lotOf(p.key.Name)
 	r.pods[p.key] = p
 	if r.bindBack(p) || r.schedule(p) {
@@ -281,5 +282,5 @@ func (r *run) evict(p *pod) {
 	}
 	p.made, p.since, p.there, p.asked = r.now, r.now, false, time.Time{}
 	r.mount(p)
-	r.enqueue(p)
+	r.bindOrWait(p)
 }

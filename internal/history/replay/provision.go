@@ -107,7 +107,7 @@ func (v *provisioner) plan(r *run) {
 		case m.node == nil:
 			r.promise(p, m)
 		case m.holds(p.class.asks):
-			r.waiting = slices.DeleteFunc(r.waiting, func(x *pod) bool { return x == p })
+			r.waiting = slices.DeleteFunc(r.waiting, func(waiting *pod) bool { return waiting == p })
 			r.bind(p, m)
 		}
 	}
@@ -121,7 +121,7 @@ func (v *provisioner) plan(r *run) {
 		}
 	}
 	if left {
-		r.after(again, func() { v.podCame(r) })
+		r.after(again, func() { v.podCame(r) }) // begins a batch, as if a pod came
 	}
 	r.disruption.news(r)
 }

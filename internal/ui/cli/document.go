@@ -35,12 +35,12 @@ func (d *document) at(line int, format string, args ...any) error {
 	return fmt.Errorf("%s:%d: %s", d.file, line, fmt.Sprintf(format, args...))
 }
 
-// lineOf returns the line on which the last part of a field path is found, or the first line of the document. It
-// searches for text, so it can be wrong if a name occurs several times.
+// lineOf returns the first line with the deepest part of a field path that the text has as a key, or the first line of
+// the document. Indexes of lists are not searched for. If a name occurs several times, the line can be wrong.
 func (d *document) lineOf(path string) int {
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' || r == '"' })
 	for i := len(parts) - 1; i >= 0; i-- {
-		if _, err := strconv.Atoi(parts[i]); err == nil || parts[i] == "" {
+		if _, err := strconv.Atoi(parts[i]); err == nil {
 			continue
 		}
 		for n, line := range bytes.Split(d.text, []byte("\n")) {

@@ -38,7 +38,8 @@ type patchOp struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// patchBetween returns the operations that make b of a. Both are as package json decodes them.
+// patchBetween returns the operations that turn a into b, which are as package json decodes them. path is their JSON pointer
+// in the object.
 func patchBetween(path string, a, b any) []patchOp {
 	switch x := a.(type) {
 	case map[string]any:
@@ -58,7 +59,7 @@ func patchBetween(path string, a, b any) []patchOp {
 
 var escaped = strings.NewReplacer("~", "~0", "/", "~1")
 
-// patchFields returns the operations that make the map b of a, in the order of keys.
+// patchFields returns the operations that turn the map a into b, in the order of keys.
 func patchFields(path string, a, b map[string]any) (out []patchOp) {
 	keys := slices.Concat(sortedKeys(a), sortedKeys(b))
 	slices.Sort(keys)
@@ -78,7 +79,7 @@ func patchFields(path string, a, b map[string]any) (out []patchOp) {
 	return out
 }
 
-// patchItems returns the operations that make the list b of a. It finds items that were added at the end, that
+// patchItems returns the operations that turn the list a into b. It finds items that were added at the end, that
 // changed in place, or that were removed; if it is none of these, it replaces the whole list.
 func patchItems(path string, a, b []any) (out []patchOp) {
 	if len(b) > len(a) && reflect.DeepEqual(a, b[:len(a)]) {
@@ -131,7 +132,7 @@ func onObject(kind string, o metav1.Object) string {
 	return kind + " " + o.GetName() + " -n " + o.GetNamespace()
 }
 
-// patchCommand returns the command that makes the second object of the first, "" where they are equal.
+// patchCommand returns the command that turns the first object into the second, "" if they are equal.
 func patchCommand(kind string, from, to client.Object) string {
 	ops := patchBetween("", asJSON(from), asJSON(to))
 	if len(ops) == 0 {

@@ -116,7 +116,8 @@ var hints = []struct{ suffix, say string }{
 	{".nodeClassRef.group", "write the group without a version, such as " + awsv1.Group},
 }
 
-// hint returns what to write instead, "" where the message of the violation is clear by itself.
+// hint returns what to write instead; "" if the message of the violation is clear by itself, or if no hint is known. "must be set
+// together" is in the message of the rule of a NodePool's budgets about schedule and duration (api/karpenter/v1).
 func hint(path string, v *field.Error) string {
 	if v.Type == field.ErrorTypeRequired || strings.Contains(v.Detail, "must be set together") {
 		return ""

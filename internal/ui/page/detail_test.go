@@ -110,7 +110,8 @@ func TestWhatAPointSays(t *testing.T) {
 	snap := w.Snapshot()
 	evicted := journal.Record{Act: journal.Evicted, Reason: journal.Interrupted, About: []journal.Object{{Kind: "Node", Name: "a"}}}
 	w.draw(func(in *input) {
-		got := point(*in, []journal.Record{{Act: journal.Launched}, {Act: journal.Stepped}, {Act: journal.Stepped}, {Act: journal.FellBack}, evicted, evicted,
+		got := momentOf(*in, []journal.Record{{Act: journal.Launched}, {Act: journal.Stepped}, {Act: journal.Stepped}, {Act: journal.FellBack},
+			evicted, evicted,
 			{Act: journal.Evicted, Reason: "Drifted", About: []journal.Object{{Kind: "Node", Name: "b"}}}})
 		want := moment{At: noon, PerHour: 0.1, Spot: 0.1, Nodes: 2, Pods: snap.PodCount(), Waiting: 1, Wait: 60, Launched: 1, Steps: 2, Interrupted: 1, Failed: 1}
 		if got != want {
@@ -119,7 +120,7 @@ func TestWhatAPointSays(t *testing.T) {
 		pool := cluster.Pools.Get(in.Snap, "p").DeepCopy()
 		pool.Annotations = map[string]string{v1.PausedAnnotationKey: "true"}
 		w.Update(func(d *cluster.Draft) { cluster.Pools.Put(d, pool) })
-		if in.Snap = w.Snapshot(); point(*in, nil).Paused != 1 {
+		if in.Snap = w.Snapshot(); momentOf(*in, nil).Paused != 1 {
 			t.Error("a pool is paused, and the point does not say so")
 		}
 	})

@@ -98,8 +98,8 @@ func (s series) withOlder(older series) series {
 	return append(slices.Clone(older), s...)
 }
 
-// point returns the moment of an input. fresh are the journal's records since the last moment.
-func point(in input, fresh []journal.Record) moment {
+// momentOf returns the moment of an input. fresh are the journal's records since the last moment.
+func momentOf(in input, fresh []journal.Record) moment {
 	p := moment{At: in.Now, Nodes: len(in.Rows), Pods: in.Snap.PodCount()}
 	for _, r := range in.Rows {
 		p.PerHour += r.Machine.Price.Dollars()
@@ -108,7 +108,7 @@ func point(in input, fresh []journal.Record) moment {
 		}
 	}
 	p.PerHour, p.Spot = round(p.PerHour), round(p.Spot)
-	if d := in.Verdict.Disruption; d.Before > 0 {
+	if d := in.Verdict.Disruption; d.Before > 0 { // Before and Target are of what may move only; what they save comes off the whole cost
 		p.Target = round(max(0, p.PerHour-(d.Before-d.Target).Dollars()))
 	}
 	for _, pod := range in.Snap.Provisionable() {
@@ -120,7 +120,7 @@ func point(in input, fresh []journal.Record) moment {
 			p.Paused++
 		}
 	}
-	interrupted := map[string]bool{}
+	interrupted := map[string]bool{} // machines; each of their pods that is evicted has a record
 	for i := range fresh {
 		switch r := &fresh[i]; r.Act {
 		case journal.Launched:

@@ -148,7 +148,7 @@ func (s *Service) turn(ctx context.Context, now time.Time) {
 		noting = false
 	}
 	if noting {
-		p.costs, p.fresh = p.costs.add(point(in, p.fresh)), nil
+		p.costs, p.fresh = p.costs.add(momentOf(in, p.fresh)), nil
 		s.mu.Lock()
 		s.kept = p.costs
 		s.mu.Unlock()
