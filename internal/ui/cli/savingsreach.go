@@ -17,11 +17,16 @@ import (
 )
 
 const (
-	reachTime  = 24 * time.Hour   // how long the controller's loops have to change the fleet
-	drainPace  = time.Minute      // between two nodes of other managers that are drained
-	reachPace  = 30 * time.Minute // between two searches for a cheaper fleet
-	reachNodes = 1000             // the largest fleet that is simulated without being asked for: it takes a minute
+	reachTime  = 24 * time.Hour // how long the controller's loops have to change the fleet
+	drainPace  = time.Minute    // between two nodes of other managers that are drained
+	reachNodes = 1000           // the largest fleet that is simulated without being asked for: it takes a minute
 )
+
+// reachPace returns how long there is between two searches for a cheaper fleet. The controller searches more often; a search of a large
+// fleet takes seconds.
+func reachPace(nodes int) time.Duration {
+	return min(max(time.Duration(nodes)*2*time.Second, time.Minute), 30*time.Minute)
+}
 
 // A reached fleet is what the controller's loops make of today's fleet in reachTime.
 type reached struct {
@@ -60,7 +65,8 @@ func (r *savingsReport) reach(ctx context.Context, env Env, o *objects, q *engin
 		}
 		bar := newProgress(env.Err, 1)
 		defer bar.clear()
-		set := replay.Settings{Boot: defaultBoot, Stop: defaultStop, BatchIdle: batchIdle, BatchMax: batchMax, Pace: reachPace, Samples: 1}
+		set := replay.Settings{Boot: defaultBoot, Stop: defaultStop, BatchIdle: batchIdle, BatchMax: batchMax,
+			Pace: reachPace(len(there.nodes)), Samples: 1}
 		result, err := replay.Run(ctx, rec, v, set, func(part float64) { bar.tell(0, part) })
 		if err != nil {
 			return err
