@@ -32,7 +32,7 @@ func retryStale(again time.Time, err error) (time.Time, error) {
 }
 
 // write writes the Node and then the status of the claim that a step has, and reports the milestones that this reached. The Node comes
-// first: if a crash comes between the two, the claim does not claim something that is not on the Node yet.
+// first: if a crash comes between the two, the claim must not say something that is not on the Node yet.
 func (l *Loop) write(ctx context.Context, v lifecycle.View, step lifecycle.Step) error {
 	if step.Node != nil {
 		if err := l.writeNode(ctx, v.Nodes[0], step.Node); err != nil {

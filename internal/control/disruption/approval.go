@@ -160,7 +160,7 @@ func (l *Loop) refused(ctx context.Context, plan *v1alpha1.DisruptionPlan, why d
 	}
 }
 
-// permitted reports whether a step may start. Every step passes it.
+// permitted reports whether a step may start. start calls it for every step.
 //
 // Without a plan the step may start if none of its pools needs approval; otherwise a plan is created for it (asked). With a plan it may
 // start if the plan, read anew from the API server, is open, approved, unchanged and not expired, and the step does not differ from what

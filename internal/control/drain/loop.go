@@ -222,8 +222,8 @@ func (l *Loop) stages(ctx context.Context, snap *cluster.Snapshot, row *cluster.
 	return time.Time{}, l.release(ctx, row)
 }
 
-// vacate evicts the pods of a node that is to be rebooted, and returns when to look again. Pods that no eviction concerns, such as those of
-// DaemonSets, stay on the node.
+// vacate evicts the pods of a node that is to be rebooted, and returns when to look again. Pods for which
+// evict.Next does not wait stay on the node.
 func (l *Loop) vacate(ctx context.Context, row *cluster.Node) time.Time {
 	if !l.vacates(row) {
 		return time.Time{}

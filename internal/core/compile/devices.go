@@ -133,8 +133,8 @@ func (m *Memory) machineTypes(n *nodeInfo) []*cloud.InstanceType {
 	return out
 }
 
-// makeDevices writes into the problem which devices each node has left for the pods of this question, and which a machine of each template
-// would bring. Pods with a place that is kept for them get their devices first. It does nothing without resource claims.
+// makeDevices writes into the problem which devices each node has left for the pods of this question, once all other pods have theirs, and
+// which devices a machine of each template would bring. It does nothing without resource claims.
 func (b *builder) makeDevices() {
 	if b.devices == nil {
 		return
