@@ -52,7 +52,7 @@ type Step struct {
 	Before cloud.NanoUSD      // price of what is removed
 	After  cloud.NanoUSD      // what launch is expected to pay for what is opened
 	Worst  cloud.NanoUSD      // the most that launch may pay for it
-	Own    cloud.NanoUSD      // estimated overhead of a node, for each node that there is less; see Gains
+	Own    cloud.NanoUSD      // by how much the estimated overhead of nodes falls, which is on no bill; at least 0, see Gains
 	Risk   cloud.NanoUSD      // by how much the estimated cost of interruptions falls; negative if it rises
 	Score  []PoolScore        // how pools with policy Balanced judge the step
 	Reboot bool               // the machines are rebooted and not removed
