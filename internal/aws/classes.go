@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Classes follows EC2NodeClasses and NodePools, and finds what classes select: images, subnets, groups, profiles.
+// classes has copies of the EC2NodeClasses and NodePools of the cluster, and what finds the AWS resources that classes select: images,
+// subnets, security groups, placement groups, instance profiles.
 type classes struct {
 	env       *environment
 	objects   *mirror.Mirror[*awsv1.EC2NodeClass]
@@ -34,6 +35,8 @@ type classes struct {
 	variants  variants
 }
 
+// newClasses makes the parts from settings and AWS clients. stock is the list of what AWS could not deliver lately. The controller of
+// classes is made later, by classController.
 func newClasses(env *environment, stock *shortage.List) *classes {
 	s, api, kube := env.settings, env.clients, env.in.Kube
 	c := &classes{
@@ -50,7 +53,8 @@ func newClasses(env *environment, stock *shortage.List) *classes {
 	return c
 }
 
-// classController returns the controller of EC2NodeClasses, which also validates them against what can be bought.
+// classController returns the controller that keeps the status of EC2NodeClasses. Its validator also checks classes against the instance
+// types of the market.
 func classController(env *environment, c *classes, k *market) *class.Controller {
 	s := env.settings
 	validator := class.NewValidator(class.Validator{
@@ -69,7 +73,8 @@ func classController(env *environment, c *classes, k *market) *class.Controller 
 	}
 }
 
-// cluster is what machines of a family join. AL2023 needs the service range, which EKS may have to be asked for.
+// cluster returns what a machine of a family must know to join the cluster. Only for AL2023 it adds the range of service addresses, for
+// which it may have to call EKS.
 func (c *classes) cluster(ctx context.Context, family string) (launchspec.Cluster, error) {
 	out := launchspec.Cluster{
 		Cluster: bootstrap.Cluster{Name: c.env.settings.ClusterName, Endpoint: c.env.facts.Endpoint, CABundle: c.env.facts.CABundle()},

@@ -17,25 +17,27 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
-// variants keeps a copy of a node class for each kubelet configuration that v1beta1 left in an annotation of a NodePool, and for the images
-// of each state that a stopped rollout went back to. Caches of the provider are keyed by the pointer of a class, so equal variants get
-// the same copy.
+// variants caches changed copies of node classes. A copy has the kubelet configuration that v1beta1 left in an annotation of a NodePool, or
+// the images to which a stopped rollout went back, or both. Caches of the provider are keyed by the pointer of a class, so the same changes
+// must always give the same copy.
 type variants struct {
 	mu   sync.Mutex
 	made map[variant]*awsv1.EC2NodeClass
 }
 
-// mostVariants bounds the copies of all classes: an author who edits an annotation in a loop fills no memory.
+// mostVariants is the greatest number of copies of all classes together. Without it, a program that edits an annotation in a loop would
+// fill the memory.
 const mostVariants = 64
 
+// A variant identifies a copy: the class, and the texts of both annotations, "" for no change.
 type variant struct {
 	class           *awsv1.EC2NodeClass
 	kubelet, images string
 }
 
-// readyClassFor returns the class of a pool or claim. Where v1beta1 is supported, the kubelet configuration that v1beta1 kept in the pool
-// replaces the class's. Otherwise the annotation is ignored: authors of NodePools must not reach what only authors of classes decide.
-// Where the pool or claim goes back to images, those of them that the class has found replace its present ones.
+// readyClassFor returns the ready class with this name for a pool or claim with these annotations. If v1beta1 is supported, the kubelet
+// configuration in the annotation that v1beta1 used replaces that of the class. Otherwise this annotation is ignored, because authors of
+// NodePools must not change what only authors of classes decide. If the other annotation names images, goBack puts them into the class.
 func (c *classes) readyClassFor(ctx context.Context, name string, annotations map[string]string) (*awsv1.EC2NodeClass, error) {
 	nc, err := c.readyClass(ctx, name)
 	want := variant{nc, annotations[v1.KubeletCompatibilityAnnotationKey], annotations[v1.LastGoodImagesAnnotationKey]}
@@ -52,7 +54,8 @@ func (c *classes) readyClassFor(ctx context.Context, name string, annotations ma
 	return out, nil
 }
 
-// class returns a copy of a class with another kubelet configuration or images.
+// class returns the copy of a class for a variant, from the cache if it is there. It drops copies of older versions of the class, and all
+// copies when there are mostVariants.
 func (k *variants) class(want variant) (*awsv1.EC2NodeClass, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -80,7 +83,7 @@ func (k *variants) class(want variant) (*awsv1.EC2NodeClass, error) {
 	return out, nil
 }
 
-// kubeletOf reads a kubelet configuration of v1beta1.
+// kubeletOf reads a kubelet configuration of v1beta1 and checks it like that of a class.
 func kubeletOf(text string) (*awsv1.KubeletConfiguration, error) {
 	if err := parsesSoon(text); err != nil {
 		return nil, err
@@ -95,9 +98,12 @@ func kubeletOf(text string) (*awsv1.KubeletConfiguration, error) {
 	return kubelet, nil
 }
 
-// goBack makes the machines of a class start from images that it has found before. Only images that its own selector terms have found, for
-// the family that it still has, count: who writes NodeClaims, or the status of a RolloutPolicy, chooses no others. Machines that none of
-// them is for start from the present images. The terms become those of the images, since the version of Bottlerocket is read from them.
+// goBack makes the machines of a class start from those of the given images that the class has found before (status.recentAMIs), for the
+// family that it has now. The IDs come from annotations, which may be forged: other images are ignored, so that they cannot be chosen that
+// way.
+//
+// The old images are put before the present ones, which machines get if no old image fits them. The selector terms are replaced by the IDs
+// of the old images, because the version of Bottlerocket is read from the terms. If no image is known, nothing changes.
 func goBack(nc *awsv1.EC2NodeClass, ids []string) {
 	var images []awsv1.AMI
 	var terms []awsv1.AMISelectorTerm
@@ -114,7 +120,8 @@ func goBack(nc *awsv1.EC2NodeClass, ids []string) {
 	}
 }
 
-// parsesSoon returns an error if a document has a number that takes long to parse, however it is written.
+// parsesSoon returns an error if a JSON document has a number that would take long to parse. It checks the document as encoding/json writes
+// it again, so that escapes cannot hide such a number.
 func parsesSoon(text string) error {
 	var document any
 	if err := json.Unmarshal([]byte(text), &document); err != nil {

@@ -27,7 +27,12 @@ const (
 	longInterval  = 5 * time.Minute
 )
 
-// nothing says which terms of a class select nothing: a mistyped tag is seen at once. It begins with the words by which tools know it.
+// Each step below checks one part of an EC2NodeClass, writes what it finds into the status, and returns a finding: the condition to set and
+// when to look again. missing means that the class cannot be used as it was written; unsure means that a call failed, and leaves the
+// condition unchanged.
+
+// nothing returns the message for terms of a class that select nothing. It shows the terms, so that the user sees a mistyped tag at once.
+// The first words are fixed, because tools recognize the message by them.
 func nothing(selector, kind, field string, terms any) string {
 	const most = 500
 	words := fmt.Sprintf("%s did not match any %s", selector, kind)
@@ -38,6 +43,8 @@ func nothing(selector, kind, field string, terms any) string {
 	return fmt.Sprintf("%s: spec.%s is %s", words, field, text)
 }
 
+// amis finds the images of a class. If the alias in its terms has no images any more, the images found before stay in use, as long as they
+// were found for the present spec.
 func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	if slices.ContainsFunc(nc.Spec.AMISelectorTerms, func(t awsv1.AMISelectorTerm) bool { return t.ID == awsv1.PlaceholderAMI }) {
 		nc.Status.AMIs = nil // EC2 would not even take the ID for one
@@ -50,7 +57,8 @@ func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	switch {
 	case errors.As(err, &none) && len(nc.Status.AMIs) > 0 && condition.IsTrue(nc, awsv1.ConditionTypeAMIsReady) &&
 		answered(nc, awsv1.ConditionTypeAMIsReady):
-		// The cluster was upgraded, or AWS withdrew them. What runs is not drifted by that, and new machines are better than none.
+		// The cluster was upgraded, or AWS withdrew the images. Running machines do not drift for that, and a new machine with the former
+		// image is better than none.
 		return finding{status: metav1.ConditionTrue, reason: awsv1.ReasonFormerAMIs, message: none.Error() +
 			"; the images that were found before are used", again: shortInterval}
 	case errors.As(err, &none):
@@ -71,7 +79,8 @@ func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	return found(longInterval)
 }
 
-// recent adds the images that were found to those that were found before.
+// recent returns the images that were found now, followed by those found before, each image and family once. It drops the oldest beyond
+// MaxRecentAMIs. A stopped rollout may go back to these images.
 func recent(before []awsv1.RecentAMI, found []awsv1.AMI, family string) []awsv1.RecentAMI {
 	out := make([]awsv1.RecentAMI, 0, len(found)+len(before))
 	for _, image := range found {
@@ -85,6 +94,7 @@ func recent(before []awsv1.RecentAMI, found []awsv1.AMI, family string) []awsv1.
 	return out[:min(len(out), awsv1.MaxRecentAMIs)]
 }
 
+// reservations finds the capacity reservations of a class, and looks again when the first of them ends. A class is good without any.
 func (c *Controller) reservations(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	if !c.Settings.Reservations {
 		nc.Status.CapacityReservations = nil
@@ -114,7 +124,8 @@ func (c *Controller) reservations(ctx context.Context, nc *awsv1.EC2NodeClass) f
 	return f
 }
 
-// placementGroup keeps looking at a group that was found: it may be deleted while no machine is in it, and made again under its name.
+// placementGroup finds the placement group of a class. It also looks again at a group that was found, because the user may delete it while
+// no machine is in it, and create another with its name. If AWS does not answer, the group found before stays in use while it is selected.
 func (c *Controller) placementGroup(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	selector := nc.Spec.PlacementGroupSelector
 	if selector == nil {
@@ -143,6 +154,7 @@ func (c *Controller) placementGroup(ctx context.Context, nc *awsv1.EC2NodeClass)
 	return f
 }
 
+// subnets finds the subnets of a class. In a cluster with IPv6, subnets without an IPv6 range are not used, and the message names them.
 func (c *Controller) subnets(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	selected, err := c.Networks.Subnets(ctx, nc)
 	if err != nil {
@@ -166,6 +178,7 @@ func (c *Controller) subnets(ctx context.Context, nc *awsv1.EC2NodeClass) findin
 		nc.Spec.SubnetSelectorTerms), shortInterval)
 }
 
+// securityGroups finds the security groups of a class.
 func (c *Controller) securityGroups(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	list, err := c.Networks.SecurityGroups(ctx, nc)
 	if err != nil {
@@ -179,8 +192,8 @@ func (c *Controller) securityGroups(ctx context.Context, nc *awsv1.EC2NodeClass)
 	return found(longInterval)
 }
 
-// instanceProfile reports a missing permission or role by the condition: nothing else would tell the user why machines
-// do not get the role that the class asks for.
+// instanceProfile makes sure that the class has an instance profile with its role. The condition says if the permission or the role for
+// that is missing, because nothing else would tell the user why machines do not get the role.
 func (c *Controller) instanceProfile(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	name, err := c.Profiles.Ensure(ctx, nc)
 	var f finding
@@ -199,7 +212,7 @@ func (c *Controller) instanceProfile(ctx context.Context, nc *awsv1.EC2NodeClass
 	return f
 }
 
-// validation waits for what it depends on, then asks the validator.
+// validation asks the validator. To a class that is valid it adds notes about fields that are ignored.
 func (c *Controller) validation(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	f := c.Validator.validate(ctx, nc)
 	if f.status == metav1.ConditionTrue {
@@ -216,7 +229,7 @@ func withNotes(message string, notes []string) string {
 	return strings.Join(notes, "; ")
 }
 
-// statusEqual compares what is written: lists that are empty and lists that are missing are the same.
+// statusEqual reports whether two statuses are the same once they are written: an empty list equals a missing one.
 func statusEqual(a, b *awsv1.EC2NodeClassStatus) bool {
 	return reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b)
 }

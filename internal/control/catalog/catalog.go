@@ -1,8 +1,11 @@
-// Package catalog knows which pools our provider serves and what each of them can launch.
+// Package catalog knows which pools this provider serves and which instance types each of them can launch.
 //
-// The provider remembers its catalogues and says by pointer whether there is news; this service asks it, leaves out
-// the pools that are not ours or cannot be served, and says so once. NodeOverlays are applied here, so that no loop
-// sees a catalogue without them; the provider, which chooses at launch from its own, asks for them with Corrected.
+// The provider caches its catalogues and returns the same pointer until something has changed. This service asks it for the catalogue of
+// each pool. It leaves out pools that the provider does not serve or has no types for, and logs the latter once.
+//
+// It also applies NodeOverlays (overlays.go), so that no loop sees a catalogue without them. At launch the provider chooses from its own
+// catalogue, and gets the overlays with Corrected. And it puts the state that passed last into pools whose rollout is stopped
+// (lastgood.go).
 package catalog
 
 import (
@@ -26,7 +29,7 @@ type provider interface {
 	Catalog(ctx context.Context, pool *v1.NodePool) (*cloud.Catalog, error)
 }
 
-// Service answers for all loops. It may be used concurrently.
+// Service gives all loops the same pools and catalogues. It may be used concurrently.
 type Service struct {
 	provider provider
 
@@ -67,7 +70,7 @@ func (s *Service) known(ctx context.Context, snap *cluster.Snapshot) (pools map[
 	for _, p := range s.lastGood.pools(snap) {
 		if ref := p.Spec.Template.Spec.NodeClassRef; !s.Serves(ref) {
 			if cloud.ServesGroup(s.provider, ref) {
-				notReady[p.Name] = true // one of our kinds that is not served: pods hear of it
+				notReady[p.Name] = true // the provider's API group, but an unknown kind: explanations for pods then name the pool
 			}
 			continue
 		}
@@ -89,7 +92,7 @@ func (s *Service) known(ctx context.Context, snap *cluster.Snapshot) (pools map[
 	return pools, notReady
 }
 
-// say logs trouble with a pool when it is new.
+// say logs why a pool is left out, if that is not what it logged last about the pool. nil means that the pool is not left out.
 func (s *Service) say(ctx context.Context, pool string, err error) {
 	text := ""
 	if err != nil {
@@ -110,7 +113,7 @@ func (s *Service) say(ctx context.Context, pool string, err error) {
 	telemetry.Log(ctx).Error("pool is left out, its instance types are unknown", "NodePool", pool, "error", err)
 }
 
-// forget drops what was said about pools that are gone.
+// forget removes pools that are gone from said.
 func (s *Service) forget(snap *cluster.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// Commitments returns the commitments of a snapshot that plans count on, with the machines that use them; nil where there are none.
+// Commitments returns the commitments (paid capacity) of a snapshot with the machines that use them, as plans need them; nil if there are
+// none.
 func (s *Service) Commitments(ctx context.Context, snap *cluster.Snapshot, now time.Time) *commitment.Books {
 	objects := slices.Collect(cluster.Commitments.All(snap)) // none where the feature gate is off: nothing watches them then
 	if len(objects) == 0 {

@@ -11,8 +11,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/rollout"
 )
 
-// lastGood puts the state that passed last into pools whose rollout is stopped, where their RolloutPolicy asks for it. A pool is another
-// pointer only when it, or its policy, is.
+// lastGood puts the state that passed last into pools whose rollout is stopped, if their RolloutPolicy has onFailure LastGood. It caches
+// the changed copies, so that a pool has the same pointer until the pool or its policy changes: others compare pools by pointer.
 type lastGood struct {
 	known *label.Vocabulary // nil: nothing is put back
 
@@ -20,21 +20,21 @@ type lastGood struct {
 	made map[string]made // by pool
 }
 
-// made is what was made of a pool under a policy.
+// made is the copy that was made of a pool, or the pool itself.
 type made struct {
 	of     *v1.NodePool
-	policy *v1alpha1.RolloutPolicy // nil if its state was not put back
+	policy *v1alpha1.RolloutPolicy // nil if the state that passed last was not put into it
 	out    *v1.NodePool
 }
 
-// WithRollouts makes new machines of pools whose rollout is stopped start with the state that passed last, where their RolloutPolicy asks
-// for it.
+// WithRollouts makes the service put the state that passed last into pools whose rollout is stopped, if their RolloutPolicy has onFailure
+// LastGood.
 func (s *Service) WithRollouts(known *label.Vocabulary) *Service {
 	s.lastGood.known = known
 	return s
 }
 
-// pools returns the pools as new machines are made from them, by name.
+// pools returns all pools of a snapshot, sorted by name, with the templates from which new machines are made now.
 func (l *lastGood) pools(snap *cluster.Snapshot) (out []*v1.NodePool) {
 	var of map[string]*rollout.Policy
 	if l.known != nil {
@@ -54,8 +54,8 @@ func (l *lastGood) pools(snap *cluster.Snapshot) (out []*v1.NodePool) {
 	return out
 }
 
-// pool returns a pool as new machines are made from it. The annotation that carries images to the claims of a stopped pool is taken from
-// all others: an author of NodePools may not choose images by it.
+// pool returns a pool with the template from which new machines are made now. If the pool does not go back to an earlier state, the
+// annotation that passes images to claims is removed from it: an author of NodePools must not choose images by writing it.
 func (l *lastGood) pool(snap *cluster.Snapshot, policy *rollout.Policy, p *v1.NodePool) made {
 	was := l.made[p.Name]
 	if policy != nil {

@@ -15,20 +15,20 @@ import (
 	"karpenter.sh/karpenter/internal/core/overlay"
 )
 
-// overlays remembers what NodeOverlays come to while neither they nor pools and catalogues change.
+// overlays caches the judgement of NodeOverlays and the corrected catalogues until an overlay, a pool or a catalogue changes.
 type overlays struct {
 	store *cluster.Store
 	known *label.Vocabulary
 
 	mu       sync.Mutex
-	objects  []*v1alpha1.NodeOverlay // that were judged
-	pools    []overlay.Pool
-	book     *overlay.Book
-	verdicts []overlay.Verdict
-	applied  map[string]*overlay.Applied // by pool
+	objects  []*v1alpha1.NodeOverlay     // for which book and verdicts were made
+	pools    []overlay.Pool              // likewise
+	book     *overlay.Book               // the overlays that are in force
+	verdicts []overlay.Verdict           // beside objects
+	applied  map[string]*overlay.Applied // corrected catalogues by pool
 }
 
-// correct puts the corrected catalogues into pools.
+// correct replaces the catalogues in pools by corrected ones. Without the feature gate (nil) it does nothing.
 func (o *overlays) correct(snap *cluster.Snapshot, pools map[string]engine.Pool) {
 	if o == nil {
 		return
@@ -46,7 +46,7 @@ func (o *overlays) correct(snap *cluster.Snapshot, pools map[string]engine.Pool)
 	o.applied = applied
 }
 
-// judge looks at the overlays anew where they, a pool or a catalogue is another one than the last time.
+// judge judges the overlays again if they, the pools or their catalogues have changed since the last time. The caller holds the lock.
 func (o *overlays) judge(snap *cluster.Snapshot, pools map[string]engine.Pool) {
 	objects := slices.Collect(cluster.Overlays.All(snap))
 	list := make([]overlay.Pool, 0, len(pools))
@@ -58,13 +58,13 @@ func (o *overlays) judge(snap *cluster.Snapshot, pools map[string]engine.Pool) {
 		return
 	}
 	book, verdicts := overlay.Judge(objects, list, o.known)
-	if o.book == nil || !book.Equal(o.book) { // else those who hold a catalogue keep it
+	if o.book == nil || !book.Equal(o.book) { // an equal book is not replaced, so that corrected catalogues stay the same pointers
 		o.book = book
 	}
 	o.objects, o.pools, o.verdicts = objects, list, verdicts
 }
 
-// Verdicts returns, for each NodeOverlay, whether it is in force.
+// Verdicts returns all NodeOverlays, and beside them whether each is in force.
 func (s *Service) Verdicts(ctx context.Context, snap *cluster.Snapshot) ([]*v1alpha1.NodeOverlay, []overlay.Verdict) {
 	s.Pools(ctx, snap)
 	s.overlays.mu.Lock()
@@ -90,6 +90,7 @@ func (s *Service) Corrected(ctx context.Context, pool string, c *cloud.Catalog) 
 	return s.overlays.apply(p, c)
 }
 
+// apply returns the corrected catalogue c for a pool, from what was judged last.
 func (o *overlays) apply(p *v1.NodePool, c *cloud.Catalog) *cloud.Catalog {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -19,10 +19,11 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// staleWait is how long the newer picture may take to arrive after an API call showed that ours is old.
+// staleWait is how long to wait for a newer snapshot after an API call showed that ours is old.
 const staleWait = time.Second
 
-// retryStale makes of a conflict, which only says that our picture was old, another look.
+// retryStale turns the error of a conflict, or of an object that is gone, into another look after staleWait: it only means that the
+// snapshot was old. Other results are returned unchanged.
 func retryStale(again time.Time, err error) (time.Time, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return time.Now().Add(staleWait), nil
@@ -30,7 +31,8 @@ func retryStale(again time.Time, err error) (time.Time, error) {
 	return again, err
 }
 
-// write does what a step says: the node first, so that a claim never says more than what is true.
+// write writes the Node and then the status of the claim that a step has, and reports the milestones that this reached. The Node comes
+// first: if a crash comes between the two, the claim must not say something that is not on the Node yet.
 func (l *Loop) write(ctx context.Context, v lifecycle.View, step lifecycle.Step) error {
 	if step.Node != nil {
 		if err := l.writeNode(ctx, v.Nodes[0], step.Node); err != nil {
@@ -45,7 +47,7 @@ func (l *Loop) write(ctx context.Context, v lifecycle.View, step lifecycle.Step)
 		claim = step.Claim
 	}
 	node := step.Node
-	if node == nil && len(v.Nodes) > 0 { // a crash came between node and claim
+	if node == nil && len(v.Nodes) > 0 { // the Node was written already, before a crash or a failed write of the claim
 		node = v.Nodes[0]
 	}
 	for _, m := range step.Reached {
@@ -57,6 +59,7 @@ func (l *Loop) write(ctx context.Context, v lifecycle.View, step lifecycle.Step)
 	return nil
 }
 
+// reached reports one milestone of a claim in logs, metrics and events, and tells Health about it. node may be nil.
 func (l *Loop) reached(ctx context.Context, m lifecycle.Milestone, claim *v1.NodeClaim, node *corev1.Node) {
 	switch m {
 	case lifecycle.RegisteredWithoutTaint:
@@ -72,15 +75,16 @@ func (l *Loop) reached(ctx context.Context, m lifecycle.Milestone, claim *v1.Nod
 	}
 }
 
-// A patch is found by comparing the JSON of two whole objects. What it cannot change is left out of both: when a thousand
-// machines come at once, that is most of the work.
+// To make a patch, the client compares the JSON of two whole objects. The functions below leave out of both objects what the patch does not
+// change. Otherwise that would be most of the work when a thousand machines come at once.
 
+// writeNode writes metadata and spec of a Node, only if the Node is still the version old.
 func (l *Loop) writeNode(ctx context.Context, old, node *corev1.Node) error {
 	patched := &corev1.Node{ObjectMeta: *node.ObjectMeta.DeepCopy(), Spec: *node.Spec.DeepCopy()}
 	return l.Client.Patch(ctx, patched, patch.Over(&corev1.Node{ObjectMeta: old.ObjectMeta, Spec: old.Spec}))
 }
 
-// onlyStatus is a claim without what a patch of its status leaves alone.
+// onlyStatus returns a claim with the given status and otherwise only what identifies its version.
 func onlyStatus(claim *v1.NodeClaim, status *v1.NodeClaimStatus) *v1.NodeClaim {
 	return &v1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion},
@@ -88,7 +92,8 @@ func onlyStatus(claim *v1.NodeClaim, status *v1.NodeClaimStatus) *v1.NodeClaim {
 	}
 }
 
-// writeMeta writes labels, annotations and finalizers, and tells the store.
+// writeMeta writes labels, annotations and finalizers, if they differ from old, and updates the store. claim gets the metadata that the API
+// server returned, with the new version.
 func (l *Loop) writeMeta(ctx context.Context, old, claim *v1.NodeClaim) error {
 	if equality.Semantic.DeepEqual(old.ObjectMeta, claim.ObjectMeta) {
 		return nil
@@ -102,7 +107,7 @@ func (l *Loop) writeMeta(ctx context.Context, old, claim *v1.NodeClaim) error {
 	return nil
 }
 
-// writeStatus writes the status, and tells the store.
+// writeStatus writes the status, if it differs from old, and updates the store.
 func (l *Loop) writeStatus(ctx context.Context, old, claim *v1.NodeClaim) error {
 	if equality.Semantic.DeepEqual(old.Status, claim.Status) {
 		return nil
@@ -115,13 +120,15 @@ func (l *Loop) writeStatus(ctx context.Context, old, claim *v1.NodeClaim) error 
 	return nil
 }
 
-// remember puts what we wrote into the store, so that the next step looks at it. Like the watch it leaves out who wrote which field.
+// remember puts a claim that was just written into the store, so that the next step sees it before the watch does. Like the watch it leaves
+// out managed fields.
 func (l *Loop) remember(claim *v1.NodeClaim) {
 	claim.ManagedFields = nil
 	l.Store.Update(func(d *cluster.Draft) { d.PutClaim(claim) })
 }
 
-// remove deletes a claim, once.
+// remove deletes a claim in exactly this version and reports why. pods is the number of pods that are disrupted by that. If the claim has
+// changed or is gone, remove returns an error and reports nothing.
 func (l *Loop) remove(ctx context.Context, claim *v1.NodeClaim, reason lifecycle.Reason, pods int) error {
 	err := l.Client.Delete(ctx, claim.DeepCopy(), client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
 	if err != nil {

@@ -1,8 +1,11 @@
 // Package claim carries a NodeClaim through its life: it launches the machine, joins it with its Node, keeps the conditions
 // that disruption reads, and ends it when the claim is deleted.
 //
-// What a claim needs is decided in core/lifecycle and core/drift; this package does it. Claims of node classes that our
-// provider does not serve are never touched.
+// core/lifecycle and core/drift decide what a claim needs; this package does it. Claims of node classes that this provider does not serve
+// are never touched.
+//
+// There are two queues of claims (Run): live, from launch to deletion, is in loop.go and the files that it calls; keep, which looks after
+// running nodes, is in upkeep.go. act.go has the writes of both.
 package claim
 
 import (
@@ -43,15 +46,15 @@ type Deps struct {
 	Journal *journal.Journal // may be nil
 	// Known is what the core and the provider know about labels.
 	Known *label.Vocabulary
-	// Health receives whether claims of a pool came to be nodes.
+	// Health counts which claims of a pool registered and got ready.
 	Health Health
 	// Hint is called just before a node loses the last taint that keeps pods from it. It may be nil.
 	Hint func(ctx context.Context, node string)
-	// Suspect is called when a machine may have been launched for a claim that does not know of it. It may be nil.
+	// Suspect is called when a machine may have been launched for a claim without its provider id being on the claim. It may be nil.
 	Suspect func(claim string)
 	// Corrected applies the NodeOverlays that are in force to the catalogue of a pool. It may be nil.
 	Corrected func(ctx context.Context, pool string, c *cloud.Catalog) *cloud.Catalog
-	// Definition reports whether NodeClaims can be created; while they cannot, no node is drained. It may be nil.
+	// Definition watches the definition of NodeClaims. While that is gone, no node is drained. It may be nil.
 	Definition *definition.Watch
 }
 
@@ -59,7 +62,8 @@ type Deps struct {
 type Settings struct {
 	lifecycle.Settings
 	Workers int // steps at the same time; default 1000
-	// Devices says that ResourceSlices are read: a node is initialised only once those that its pods count on are there.
+	// Devices says that ResourceSlices are watched. Then a node is initialised only once the drivers that its claim asks for have
+	// published their devices.
 	Devices bool
 	// RegistrationHook asks the provider whether a Node may be registered: it returns what the provider still does, "" if nothing, and
 	// when to ask again. It may be nil.
@@ -73,7 +77,8 @@ type Settings struct {
 type Health interface {
 	Registered(claim *v1.NodeClaim)
 	NotRegistered(claim *v1.NodeClaim)
-	// Ready and NeverReady receive machines that were initialised, or had their whole time for it in vain. They may be told twice.
+	// Ready is called for machines that were initialised, NeverReady for those that were not in their time. Both may be called more than
+	// once for the same machine.
 	Ready(claim *v1.NodeClaim)
 	NeverReady(claim *v1.NodeClaim)
 }
@@ -116,16 +121,17 @@ func (l *Loop) Run(ctx context.Context) error {
 	return errors.Join(errs[:]...)
 }
 
-// version is what decides about the life of a claim.
+// version is all that the next step of a claim depends on. The queue calls live again when it changes.
 type version struct {
 	claim *v1.NodeClaim
 	node  *corev1.Node
 	nodes int // with the claim's provider id; more than one is a mistake
-	// unpublished are drivers whose devices are waited for, with commas between them.
+	// unpublished names the drivers that have not published their devices yet, separated by commas.
 	unpublished string
-	occupied    bool // pods leave before a reboot
+	occupied    bool // see Loop.occupied
 }
 
+// rows returns the claims that this provider serves, by name, with their versions; none while the snapshot is incomplete.
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 	return func(yield func(string, version) bool) {
 		if !snap.Synced() {
@@ -147,7 +153,7 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 	}
 }
 
-// unpublished names the drivers whose devices of a node are waited for.
+// unpublished returns the drivers that keep a node from being initialized, because they have not published their devices of it yet.
 func (l *Loop) unpublished(snap *cluster.Snapshot, row *cluster.Node) []string {
 	if !l.settings.Devices || row.Node == nil || row.Initialized() {
 		return nil
@@ -155,12 +161,12 @@ func (l *Loop) unpublished(snap *cluster.Snapshot, row *cluster.Node) []string {
 	return lifecycle.Unpublished(row.Claim, row.Node.Name, cluster.ResourceSlices.All(snap))
 }
 
-// managed rows have a claim of a node class that our provider serves.
+// managed reports whether a row has a claim of a node class that this provider serves.
 func (l *Loop) managed(row *cluster.Node) bool {
 	return row.Claim != nil && cloud.Serves(l.Cloud, row.Claim.Spec.NodeClassRef)
 }
 
-// live takes one step in the life of a claim.
+// live takes one step in the life of a claim, and returns when to look again if nothing changes; zero for never.
 func (l *Loop) live(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
 	row := snap.ClaimNode(name)
 	if row == nil || row.Claim == nil {
@@ -177,6 +183,7 @@ func (l *Loop) live(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	return retryStale(l.next(ctx, v))
 }
 
+// needsOpenNode reports whether the cluster has a DaemonSet for which the unregistered taint must not stay after registration.
 func needsOpenNode(snap *cluster.Snapshot) bool {
 	for ds := range cluster.DaemonSets.All(snap) {
 		if lifecycle.NeedsOpenNode(ds) {
@@ -186,6 +193,8 @@ func needsOpenNode(snap *cluster.Snapshot) bool {
 	return false
 }
 
+// next takes a step of a claim that is not being deleted. It asks the provider's registration hook first, if that is due, since
+// lifecycle.Next makes no calls.
 func (l *Loop) next(ctx context.Context, v lifecycle.View) (time.Time, error) {
 	var again time.Time
 	if l.settings.RegistrationHook != nil && lifecycle.AsksHooks(v) {
@@ -198,7 +207,7 @@ func (l *Loop) next(ctx context.Context, v lifecycle.View) (time.Time, error) {
 	step.Until = ztime.Sooner(step.Until, again)
 	if l.Hint != nil && step.Kind == lifecycle.Write && slices.Contains(step.Reached, lifecycle.Opened) {
 		l.Hint(ctx, step.Node.Name)
-		// it took seconds: the node is open from now on, not from when it was ready
+		// Hint may take seconds. The step is made again so that its times say when pods could really come.
 		step = lifecycle.Next(v, time.Now(), l.settings.Settings)
 	}
 	step = l.booting(ctx, v, step)

@@ -16,19 +16,21 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// occupied reports whether pods are on a node that is to be rebooted which leave it before.
+// occupied reports whether a reboot must still wait for pods to leave the node; false for nodes that are not to be rebooted.
 func (l *Loop) occupied(row *cluster.Node) bool {
 	return l.settings.Reboots && condition.IsTrue(row.Claim, v1.ConditionTypeRebooting) &&
 		len(evict.Next(row.Pods, time.Time{}, time.Now()).Waiting) > 0
 }
 
-// reboot asks the provider to reboot the machine of a claim, and writes what it answers. A call without an answer is repeated.
+// reboot asks the provider to reboot the machine of a claim, and writes the answer on the claim. If the call fails without an answer, the
+// error makes the queue repeat it. If only the write failed, the provider is not asked again. A provider that cannot reboot counts as a
+// refusal.
 func (l *Loop) reboot(ctx context.Context, v lifecycle.View) (time.Time, error) {
 	mine, operation := l.launches.of(v.Claim), lifecycle.Operation(v.Claim)
 	rebooter, ok := l.Cloud.(cloud.Rebooter)
 	err := cloud.ErrRebootRefused
 	switch {
-	case mine.rebooted == operation: // only its answer is not written yet
+	case mine.rebooted == operation: // the provider accepted this reboot already, but that could not be written
 		err = nil
 	case ok:
 		call, cancel := context.WithTimeout(ctx, askCall)
@@ -46,7 +48,7 @@ func (l *Loop) reboot(ctx context.Context, v lifecycle.View) (time.Time, error) 
 	return time.Time{}, fmt.Errorf("reboot the machine of claim %s: %w", v.Claim.Name, err)
 }
 
-// reportReboot tells how a reboot ended.
+// reportReboot reports in metrics and the log how a reboot ended, and in an event if it failed.
 func (l *Loop) reportReboot(ctx context.Context, claim *v1.NodeClaim, end *lifecycle.RebootEnd) {
 	l.Metrics.Reboots.WithLabelValues(end.Result()).Inc()
 	l.Metrics.RebootDuration.WithLabelValues(end.Result()).Observe(end.Took.Seconds())

@@ -24,31 +24,32 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// How often what cannot be seen in the cluster is looked at again.
+// How often to check again what no change in the cluster would show.
 const (
 	driftEvery       = 5 * time.Minute
 	consistencyEvery = 10 * time.Minute
 )
 
-// kept is what was last looked at of a claim.
+// kept is what keep remembers of a claim from one look to the next.
 type kept struct {
 	row        *cluster.Node // at the last look
-	drift      driftInput    // of the last answer
-	drifted    time.Time     // when it was given
+	drift      driftInput    // at the last check of drift
+	drifted    time.Time     // when that check was
 	consistent time.Time     // when consistency was last checked
 	typeKnown  time.Time     // when the instance type was last seen in the catalogue
 }
 
-// upkeepVersion is what decides about the conditions that disruption reads, and about expiry.
+// upkeepVersion is all that the conditions for disruption and the expiry of a claim depend on. The queue calls keep again when it changes.
 type upkeepVersion struct {
 	row   *cluster.Node
 	pool  *v1.NodePool
 	class *cluster.NodeClass
-	// rollouts are the generations of RolloutPolicies, which say when claims expire, and the pools that they have stopped.
+	// rollouts is the result of rolloutsOf: policies influence when claims expire, and whether they have drifted.
 	rollouts string
 }
 
-// rolloutsOf returns the generations of the RolloutPolicies with the pools that they have stopped, "" where there are none.
+// rolloutsOf returns a text that changes when the spec of a RolloutPolicy does, or when one stops a pool or lets it go on. It is "" without
+// policies.
 func rolloutsOf(snap *cluster.Snapshot) string {
 	out := ""
 	for p := range cluster.Rollouts.All(snap) {
@@ -62,6 +63,7 @@ func rolloutsOf(snap *cluster.Snapshot) string {
 	return out
 }
 
+// upkeepRows returns the claims that this provider serves and that are not being deleted, by name, with their versions.
 func (l *Loop) upkeepRows(snap *cluster.Snapshot) iter.Seq2[string, upkeepVersion] {
 	return func(yield func(string, upkeepVersion) bool) {
 		if !snap.Synced() {
@@ -81,7 +83,8 @@ func (l *Loop) upkeepRows(snap *cluster.Snapshot) iter.Seq2[string, upkeepVersio
 	}
 }
 
-// keep looks at one claim: has it reached its greatest age, drifted, been quiet for long enough, and is its node what was launched?
+// keep looks after one claim. It deletes the claim if that has expired for good. Otherwise it writes when a pod last came or went, and the
+// conditions ConsistentStateFound, Consolidatable and Drifted. It returns when to look again.
 func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
 	row := snap.ClaimNode(name)
 	if row == nil || row.Claim == nil || row.Claim.DeletionTimestamp != nil {
@@ -109,7 +112,7 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		return retryStale(time.Time{}, err)
 	}
 	row = mine.row
-	next := *row.Claim // shares all that is only replaced, never changed
+	next := *row.Claim // a shallow copy: what follows replaces its parts and changes none
 	claim := &next
 	var errs []error
 	before := *mine
@@ -120,14 +123,14 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		again, errs = ztime.Sooner(again, at), append(errs, err)
 	}
 	if err := l.writeStatus(ctx, row.Claim, claim); err != nil {
-		// what was found is not written down: look again
+		// the conditions were not written, so the checks must be repeated at the next look
 		mine.drift, mine.drifted, mine.consistent = before.drift, before.drifted, before.consistent
 		errs = append(errs, err)
 	}
 	return retryStale(again, errors.Join(errs...))
 }
 
-// hydrate gives claims and nodes of older releases the label that names their node class.
+// hydrate gives claims and Nodes that an older release has created the label with the name of their node class.
 func (l *Loop) hydrate(ctx context.Context, row *cluster.Node) error {
 	ref := row.Claim.Spec.NodeClassRef
 	key := v1.NodeClassLabelKey(ref.GroupKind())
@@ -148,7 +151,8 @@ func (l *Loop) hydrate(ctx context.Context, row *cluster.Node) error {
 	return nil
 }
 
-// stampPodEvent writes when a pod last came or went.
+// stampPodEvent writes on the claim when a pod last came or went, if that is news. It sets mine.row to the row, with the claim as written,
+// for the rest of keep and for comparison at the next look.
 func (l *Loop) stampPodEvent(ctx context.Context, mine *kept, row *cluster.Node, now time.Time) error {
 	at := lifecycle.PodEvent(mine.row, row, now)
 	if !at.IsZero() {
@@ -166,10 +170,11 @@ func (l *Loop) stampPodEvent(ctx context.Context, mine *kept, row *cluster.Node,
 	return nil
 }
 
-// checkConsistency compares node and claim, now and then.
+// checkConsistency compares the Node with what was launched, once in consistencyEvery, and sets the condition on claim. It returns when to
+// check again.
 func (l *Loop) checkConsistency(ctx context.Context, mine *kept, row *cluster.Node, claim *v1.NodeClaim, now time.Time) time.Time {
 	if mine.consistent.IsZero() {
-		mine.consistent = now // the first look comes when the node has had time to start
+		mine.consistent = now // so that the first check comes only after consistencyEvery, when the node has had time to start
 	}
 	next := mine.consistent.Add(consistencyEvery)
 	if now.Before(next) {
@@ -192,18 +197,20 @@ func (l *Loop) checkConsistency(ctx context.Context, mine *kept, row *cluster.No
 	return now.Add(consistencyEvery)
 }
 
-// driftInput is what the cluster knows of what drift depends on. The rest is the cloud's and is asked for now and then.
+// driftInput is the part of what drift depends on that the snapshot shows. While it stays the same, drift is checked only once in
+// driftEvery, because the provider has to be asked for the rest.
 type driftInput struct {
 	launched       metav1.ConditionStatus
 	claim          string // its hash
 	pool           types.UID
 	poolGeneration int64
 	poolHash       string
-	class          *cluster.NodeClass // a new one with every write: what a class resolves to stands in its status
-	standsIn       bool               // it is made from the state that passed last, while the rollout of its pool is stopped
-	aged           bool               // it is older than expireAfter, and its RolloutPolicy has it replaced within budgets
+	class          *cluster.NodeClass // another pointer after every write to the class, also to its status
+	standsIn       bool               // see rollout.StandsIn: such a claim has not drifted
+	aged           bool               // it is older than expireAfter, and a RolloutPolicy lets budgets decide when it is replaced
 }
 
+// driftInputOf reads the driftInput of a claim.
 func driftInputOf(claim *v1.NodeClaim, pool *v1.NodePool, snap *cluster.Snapshot, aged bool) driftInput {
 	in := driftInput{
 		claim: hashes(claim.Annotations), pool: pool.UID, poolGeneration: pool.Generation, poolHash: hashes(pool.Annotations),
@@ -215,7 +222,7 @@ func driftInputOf(claim *v1.NodeClaim, pool *v1.NodePool, snap *cluster.Snapshot
 	return in
 }
 
-// hashes are the values of the annotations that are not ours alone: providers keep their own hashes beside the pool's.
+// hashes returns a text made of all annotations with "hash" in their key: that of the pool, and those that providers keep beside it.
 func hashes(annotations map[string]string) string {
 	of := map[string]string{}
 	for k, v := range annotations {
@@ -226,15 +233,17 @@ func hashes(annotations map[string]string) string {
 	return string(identity.Map(nil, of))
 }
 
-// checkDrift sets or clears the Drifted condition.
+// checkDrift sets or clears the condition Drifted on claim, and returns when to check again. It does nothing while the last result is still
+// good, or while the hash of the pool is of another version. A claim whose machine was not launched has not drifted. A claim past its age
+// counts as drifted (Expired) if nothing else makes it so.
 func (l *Loop) checkDrift(ctx context.Context, mine *kept, in driftInput, claim *v1.NodeClaim, pool *v1.NodePool,
 	now time.Time) (time.Time, error) {
 	if next := mine.drifted.Add(driftEvery); mine.drift == in && now.Before(next) {
 		return next, nil
 	}
 	if drift.Stored(pool.Annotations).Version != drift.PoolHashVersion {
-		// The hashes are being restamped, claim by claim and then the pool. What has drifted must stay so meanwhile; the
-		// pool's new stamp brings the next look.
+		// After an upgrade package pool writes new hashes, first to the claims and then to the pool. Until then they cannot be compared,
+		// so the condition stays unchanged. The new hash of the pool brings the next look.
 		return time.Time{}, nil
 	}
 	var reason string

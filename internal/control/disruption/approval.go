@@ -22,14 +22,18 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// Steps of pools that want to be asked are written down as DisruptionPlans. What a plan says is never carried out:
-// a plan that was approved is confirmed like a step that waited, and what comes of that is compared with what was
-// approved. So a plan is worth as much as the right to write its spec, and no more.
+// Some pools need a user's approval for voluntary steps (NodePool.AsksApproval). The loop does not start such a step. It writes it as a
+// DisruptionPlan, and a user or an approval rule of the pool decides.
+//
+// The loop never carries out the contents of a plan, because they may be forged or outdated. It confirms the step again in the newest
+// snapshot, as it does with every step that waits, and starts the result only if that does not differ from what was approved. So a user
+// who may write plans can approve a step, but cannot invent one.
 
-// lostWait is how long a plan may be without its step: it is written with a second call.
+// lostWait is how long a plan may have no step in its status, which asked writes with a second call. Then tendPlans deletes the plan.
 const lostWait = time.Minute
 
-// asked writes a step down if a pool of it wants to be asked, and reports whether it did.
+// asked creates a DisruptionPlan for a step if a pool of it needs a user's approval. It returns false if none does: the step may start.
+// It returns true even if the plan cannot be written: the step must not start then, and its nodes are left alone for a while.
 func (l *Loop) asked(ctx context.Context, step *disrupt.Step, now time.Time) bool {
 	pools := approval.Pools(l.store.Snapshot(), step)
 	if len(pools) == 0 {
@@ -43,12 +47,13 @@ func (l *Loop) asked(ctx context.Context, step *disrupt.Step, now time.Time) boo
 		lock := plan.DeepCopy()
 		lock.Status = v1alpha1.DisruptionPlanStatus{}
 		plan.Status = status
-		// Who decided before there was anything to decide about has made another version of the plan, and is not heard.
+		// The patch fails if the plan has changed since it was created: a user may have approved it before it had contents. Such an
+		// approval must not count.
 		if err = l.client.Status().Patch(ctx, plan, patch.Over(lock)); err != nil {
 			err = fmt.Errorf("say what is planned: %w", err)
 		}
 	}
-	if err != nil { // the planner proposes it again, and a plan that says nothing goes
+	if err != nil { // the planner proposes the step again later; tendPlans deletes a plan that was created without contents
 		telemetry.Log(ctx).Error("cannot ask whether a step may be carried out", "command", sentence.Step(step), "error", err)
 		l.memory = l.memory.Failed(step, now)
 		return true
@@ -67,7 +72,9 @@ func (l *Loop) asked(ctx context.Context, step *disrupt.Step, now time.Time) boo
 	return true
 }
 
-// tendPlans brings plans to their end, and those that were approved to their confirmation.
+// tendPlans looks after all plans once in each turn. It queues the steps of approved plans to be confirmed now. It closes plans that were
+// changed, denied, not approved in time or are no longer needed, and updates which rules approve the others. It deletes finished plans
+// when users have had time to read them, and denied ones when they expire: until then their nodes are left alone.
 func (l *Loop) tendPlans(ctx context.Context, snap *cluster.Snapshot, now time.Time) {
 	for plan := range snap.DisruptionPlans() {
 		var err error
@@ -99,6 +106,7 @@ func (l *Loop) tendPlans(ctx context.Context, snap *cluster.Snapshot, now time.T
 	}
 }
 
+// restore returns the step of a plan, and false if the plan has none or a node or pool of it is gone.
 func (l *Loop) restore(snap *cluster.Snapshot, plan *v1alpha1.DisruptionPlan) (*disrupt.Step, bool) {
 	if plan.Status.Step == nil {
 		return nil, false
@@ -106,7 +114,7 @@ func (l *Loop) restore(snap *cluster.Snapshot, plan *v1alpha1.DisruptionPlan) (*
 	return approval.Restore(snap, plan)
 }
 
-// dropPlan deletes a plan when its time has come.
+// dropPlan deletes a plan if the time at has come. It deletes only the object with this UID, not a later plan of the same name.
 func (l *Loop) dropPlan(ctx context.Context, plan *v1alpha1.DisruptionPlan, at, now time.Time) error {
 	if now.Before(at) {
 		return nil
@@ -115,7 +123,8 @@ func (l *Loop) dropPlan(ctx context.Context, plan *v1alpha1.DisruptionPlan, at, 
 		client.Preconditions{UID: &plan.UID})
 }
 
-// rule writes which rule approves a plan: a pool may have got other rules, or none, since it was made.
+// rule writes into the status of a plan which rules approve it, "" for none. The pools may have other rules now than when the plan was
+// created.
 func (l *Loop) rule(ctx context.Context, plan *v1alpha1.DisruptionPlan, rule string) error {
 	ruled := plan.DeepCopy()
 	ruled.Status.Rule = rule
@@ -127,7 +136,7 @@ func (l *Loop) rule(ctx context.Context, plan *v1alpha1.DisruptionPlan, rule str
 	return nil
 }
 
-// close writes what has become of a plan. It fails where the plan has changed, or gone, since it was looked at.
+// close writes the final phase of a plan and a message for users. It fails if the plan has changed, or is gone, since it was read.
 func (l *Loop) close(ctx context.Context, plan *v1alpha1.DisruptionPlan, phase v1alpha1.DisruptionPhase, message string) error {
 	closed := plan.DeepCopy()
 	closed.Status.Phase, closed.Status.Message = phase, message
@@ -139,7 +148,8 @@ func (l *Loop) close(ctx context.Context, plan *v1alpha1.DisruptionPlan, phase v
 	return nil
 }
 
-// refused closes a plan that was approved and cannot be carried out. What budgets hold back is tried again until the plan expires.
+// refused closes an approved plan that Confirm refused. If only disruption budgets forbid the step, the plan stays open, and every turn
+// tries it again until it expires.
 func (l *Loop) refused(ctx context.Context, plan *v1alpha1.DisruptionPlan, why disrupt.Refusal) {
 	if why.Code == disrupt.Budget {
 		return
@@ -150,9 +160,12 @@ func (l *Loop) refused(ctx context.Context, plan *v1alpha1.DisruptionPlan, why d
 	}
 }
 
-// permitted is the gate: it reports whether a step may be started. One of which a pool wants to be asked needs a
-// plan that was approved in time, that says the same, and that was not changed or carried out meanwhile: it is
-// marked as carried out before anything is done. What only rules approve they must approve as it would be done now.
+// permitted reports whether a step may start. start calls it for every step.
+//
+// Without a plan the step may start if none of its pools needs approval; otherwise a plan is created for it (asked). With a plan it may
+// start if the plan, read anew from the API server, is open, approved, unchanged and not expired, and the step does not differ from what
+// was approved. If only rules approved it, they must also approve the step as it would be done now. The plan is marked as carried out
+// before anything is done, so no plan is carried out twice. If the step differs, the plan is closed as superseded.
 func (l *Loop) permitted(ctx context.Context, step *disrupt.Step, plan *v1alpha1.DisruptionPlan) bool {
 	if plan == nil {
 		return !l.asked(ctx, step, time.Now())
@@ -185,7 +198,8 @@ func (l *Loop) permitted(ctx context.Context, step *disrupt.Step, plan *v1alpha1
 	return phase == v1alpha1.DisruptionCarriedOut
 }
 
-// unapproved reports whether a node may not go by a command because its pool wants to be asked, and was not.
+// unapproved reports whether a node must stay because its pool needs a user's approval and the record of the command names no plan.
+// The user may have set that on the pool after the command was started.
 func unapproved(snap *cluster.Snapshot, n *cluster.Node, c steprecord.Record) bool {
 	if c.Plan != "" {
 		return false
@@ -198,9 +212,9 @@ func unapproved(snap *cluster.Snapshot, n *cluster.Node, c steprecord.Record) bo
 	return false
 }
 
-// approved reports whether the plan that a record names was carried out, and the record says what the plan does:
-// the same nodes for the same reason, and as many in their place. A user who may change a claim can write a record,
-// which is not to turn a yes to a replacement into one to a removal. A record that names no plan is another affair.
+// approved reports whether a record found on claims agrees with the plan that it names: the plan was marked as carried out, and has the
+// same nodes, the same reason and as many replacements. Any user who may change a claim can write a record. Without this check, such a
+// user could turn the approval of a replacement into a removal without one. For a record that names no plan, see unapproved.
 func approved(snap *cluster.Snapshot, r steprecord.Record) bool {
 	if r.Plan == "" {
 		return true

@@ -29,6 +29,7 @@ import (
 )
 
 const (
+	// Replacements have this long to initialize, see timeout.
 	leastTimeout  = 10 * time.Minute
 	mostTimeout   = time.Hour
 	timeoutByNode = 80 * time.Millisecond
@@ -63,7 +64,8 @@ func (l *Loop) ordered() []*command {
 	})
 }
 
-// timeout grows with the number of nodes that are being replaced, as the API server has more to do.
+// timeout returns how long a new command for so many more nodes may wait for its replacements. It grows with the number of nodes in all
+// commands, because the API server has more to do.
 func (l *Loop) timeout(more int) time.Duration {
 	for _, c := range l.commands {
 		more += len(c.Candidates)
@@ -76,7 +78,8 @@ func idOf(step *disrupt.Step, now time.Time) string {
 	return fmt.Sprintf("%s-%d-%s", metricReason(step.Reason), now.UnixNano(), step.Remove[0].Node.Claim.Name)
 }
 
-// start carries out the first half of a step: mark what goes, open what comes.
+// start begins a step: it marks the nodes that go and creates their replacements. advance does the rest in later turns. plan is the
+// approved plan of the step, nil if there is none. A step that is paused or lacks approval is not started. A reboot has no command.
 func (l *Loop) start(ctx context.Context, step *disrupt.Step, plan *v1alpha1.DisruptionPlan) {
 	if l.halted(step) || !l.permitted(ctx, step, plan) {
 		return
@@ -110,13 +113,14 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step, plan *v1alpha1.Dis
 		l.fail(ctx, c, fmt.Errorf("open the replacements: %w", err))
 		return
 	}
-	// The nodes stop being room only now: before, the provisioner would have opened replacements of its own. And
-	// only now do their pods have to go, and can have seats where they go to.
+	// Only now, with the replacements created, does the picture show the nodes as marked for removal and plan a place for each of their
+	// pods. Otherwise the provisioner would see pods without a place and open machines for them as well.
 	l.store.Update(func(d *cluster.Draft) { step.Begin(d, c.Replacements, now) })
 	l.tell.started(step, seen)
 }
 
-// mark writes the record, the reason and the taint on every candidate.
+// mark writes the record and the reason of the command on the claim of every candidate, and the taint on its Node. It fails if a claim has
+// the record of another command.
 func (l *Loop) mark(ctx context.Context, c *command) error {
 	return errors.Join(lookAfter(c.Candidates, nameOf, func(m steprecord.Member) error {
 		taken := ""
@@ -143,7 +147,8 @@ func (l *Loop) mark(ctx context.Context, c *command) error {
 	})...)
 }
 
-// open creates the replacements of a command.
+// open creates the replacements of a command, and stores the names that the claims really got. A claim that could not be created
+// keeps its planned name.
 func (l *Loop) open(ctx context.Context, c *command) error {
 	if len(c.step.Open) == 0 {
 		return nil
@@ -162,7 +167,9 @@ func (l *Loop) open(ctx context.Context, c *command) error {
 	return err
 }
 
-// advance looks after a command that is under way.
+// advance takes a command one step further, if it can: it deletes the candidates once all replacements have initialized, and forgets the
+// command once all candidates are gone. It takes the command back if it is paused, a node is no longer empty or no longer broken, a record
+// or replacement is gone, or the replacements are not ready by the deadline. After the first deletion it is never taken back whole.
 func (l *Loop) advance(ctx context.Context, snap *cluster.Snapshot, c *command) {
 	if l.gone(snap, c) {
 		l.finish(ctx, snap, c)
@@ -251,7 +258,8 @@ func (l *Loop) gone(snap *cluster.Snapshot, c *command) bool {
 	return !slices.ContainsFunc(c.Candidates, func(m steprecord.Member) bool { return m.Staying(snap) != nil })
 }
 
-// remove deletes the candidates; draining is the affair of their finalizers.
+// remove deletes the claims of the candidates that are left; their finalizers drain the nodes. What fails is logged and tried again in the
+// next turn.
 func (l *Loop) remove(ctx context.Context, snap *cluster.Snapshot, c *command) {
 	var left []*cluster.Node
 	for _, m := range c.Candidates {
@@ -275,13 +283,14 @@ func (l *Loop) remove(ctx context.Context, snap *cluster.Snapshot, c *command) {
 	}
 }
 
-// delete deletes a claim as it was looked at: not a later claim of its name, nor a claim that has changed since.
+// delete deletes a claim only in the version that was read. A newer claim of the same name, or a changed one, gives an error. A claim that
+// is gone gives none.
 func (l *Loop) delete(ctx context.Context, claim *v1.NodeClaim) error {
 	seen := client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}
 	return client.IgnoreNotFound(l.client.Delete(ctx, &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: claim.Name}}, seen))
 }
 
-// finish forgets a command that has done its work.
+// finish ends a command that succeeded: it takes the record off its replacements, which are ordinary nodes from now on, and forgets it.
 func (l *Loop) finish(ctx context.Context, snap *cluster.Snapshot, c *command) {
 	errs := lookAfter(c.Replacements, itself, func(name string) error {
 		n := snap.ClaimNode(name)
@@ -298,7 +307,8 @@ func (l *Loop) finish(ctx context.Context, snap *cluster.Snapshot, c *command) {
 	delete(l.commands, c.ID)
 }
 
-// fail takes a command back and leaves its nodes alone for a while.
+// fail takes a command back, reports why, and leaves its nodes alone for a while. A command adopted after a restart has no step, so its
+// nodes are not left alone.
 func (l *Loop) fail(ctx context.Context, c *command, why error) {
 	telemetry.Log(ctx).Error("failed terminating nodes while executing a disruption command", "command", c.ID,
 		"candidates", c.Candidates, "error", why)
@@ -309,18 +319,19 @@ func (l *Loop) fail(ctx context.Context, c *command, why error) {
 	}
 }
 
-// takeBack ends a command: candidates work again, replacements that nothing uses go away.
+// takeBack rolls a command back and forgets it, even if a call fails: it releases the candidates and deletes the replacements that run no
+// pods.
 func (l *Loop) takeBack(ctx context.Context, c *command) {
 	snap := l.store.Snapshot()
 	errs := lookAfter(c.Replacements, itself, func(name string) error { return l.dropReplacement(ctx, snap, c, name) })
 	if err := errors.Join(append(errs, l.free(ctx, snap, c, c.Candidates))...); err != nil {
-		// What stays behind is found by the sweep and by adopt.
+		// sweep and adopt find what stays behind
 		telemetry.Log(ctx).Error("cannot take a disruption command back in full", "command", c.ID, "error", err)
 	}
 	delete(l.commands, c.ID)
 }
 
-// free lets candidates of a command work again.
+// free releases candidates of a command (see release) and unmarks them in the picture, so that pods are planned onto them again.
 func (l *Loop) free(ctx context.Context, snap *cluster.Snapshot, c *command, candidates []steprecord.Member) error {
 	errs := lookAfter(candidates, nameOf, func(m steprecord.Member) error { return l.release(ctx, snap, m, c.ID) })
 	l.store.Update(func(d *cluster.Draft) {
@@ -364,8 +375,8 @@ func (l *Loop) release(ctx context.Context, snap *cluster.Snapshot, m steprecord
 	})
 }
 
-// sweep releases nodes that carry our mark but take part in no command: what a failed start or rollback left behind. A
-// taint that another program put on a node, without our reason on its claim, is theirs and stays.
+// sweep releases nodes that a failed start or rollback left behind: their claim has our disruption reason but no record of a command. A
+// taint on a node whose claim has no such reason belongs to another program and stays. Nodes that are being rebooted are left out.
 func (l *Loop) sweep(ctx context.Context, snap *cluster.Snapshot) {
 	for n := range snap.Nodes() {
 		if n.Claim == nil || n.MarkedForRemoval || n.Claim.DeletionTimestamp != nil || n.Node != nil && n.Node.DeletionTimestamp != nil ||
@@ -379,8 +390,9 @@ func (l *Loop) sweep(ctx context.Context, snap *cluster.Snapshot) {
 	}
 }
 
-// editClaim changes metadata and status of a claim, each with one patch; either may be nil. Nothing is written where meta says that
-// nothing is to be changed, nor when the claim is gone.
+// editClaim reads a claim from the API server and changes its metadata and its status, each with one patch. meta and status make the
+// changes; either may be nil. If meta returns false, or the claim is gone or has another UID, nothing is written. The picture is updated
+// as well.
 func (l *Loop) editClaim(ctx context.Context, m steprecord.Member, meta func(*v1.NodeClaim) bool, status func(*v1.NodeClaim)) error {
 	var claim v1.NodeClaim
 	if err := l.client.Get(ctx, types.NamespacedName{Name: m.Name}, &claim); err != nil || claim.UID != m.UID {
@@ -404,7 +416,8 @@ func (l *Loop) editClaim(ctx context.Context, m steprecord.Member, meta func(*v1
 	return nil
 }
 
-// editNode changes the Node of a claim, if it has one.
+// editNode reads the Node of a claim from the API server and patches it with what edit changes. It writes nothing if the claim has no Node
+// or edit returns false.
 func (l *Loop) editNode(ctx context.Context, claim string, edit func(*corev1.Node) bool) error {
 	n := l.store.Snapshot().ClaimNode(claim)
 	if n == nil || n.Node == nil {
@@ -424,10 +437,12 @@ func (l *Loop) editNode(ctx context.Context, claim string, edit func(*corev1.Nod
 	return nil
 }
 
+// isDisrupted reports whether a taint is Karpenter's own on nodes that are being removed.
 func isDisrupted(t corev1.Taint) bool {
 	return t.Key == v1.DisruptedTaintKey && t.Effect == corev1.TaintEffectNoSchedule
 }
 
+// addTaint adds that taint, and returns false if the node has it already.
 func addTaint(n *corev1.Node) bool {
 	if slices.ContainsFunc(n.Spec.Taints, isDisrupted) {
 		return false
@@ -436,6 +451,7 @@ func addTaint(n *corev1.Node) bool {
 	return true
 }
 
+// dropTaint removes it, and returns false if there is nothing to remove. A Node that is being deleted keeps it.
 func dropTaint(n *corev1.Node) bool {
 	if n.DeletionTimestamp != nil || !slices.ContainsFunc(n.Spec.Taints, isDisrupted) {
 		return false
@@ -452,7 +468,8 @@ func dropRecord(claim *v1.NodeClaim) bool {
 // editsAtOnce is how many objects of a command are edited at the same time.
 const editsAtOnce = 32
 
-// lookAfter calls do for each of them, and returns the errors in their order.
+// lookAfter calls do for each element, up to editsAtOnce at a time, and returns one error per element, nil for success. name returns how
+// the report of a panic names an element.
 func lookAfter[T any](list []T, name func(T) string, do func(T) error) []error {
 	return parallel.Of(list, editsAtOnce, func(one T) string { return "looking after " + name(one) }, do)
 }

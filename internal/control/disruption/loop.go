@@ -1,8 +1,8 @@
 // Package disruption carries out what core/disrupt proposes: it waits the validation delay, confirms, taints, opens the
 // replacements, waits for them, deletes what they replace, and takes everything back when that fails.
 //
-// A command in progress stands as an annotation on every claim that takes part, so a restart at any line resumes it or
-// rolls it back. All waiting is asynchronous: a step that waits never keeps another one from being found or carried out.
+// A command in progress is written as a record, an annotation on every claim that takes part. So after a restart at any line the next
+// leader resumes it or rolls it back. All waiting is asynchronous: a step that waits never keeps another from being found or carried out.
 package disruption
 
 import (
@@ -36,12 +36,12 @@ const (
 )
 
 const (
-	idlePoll     = 10 * time.Second
-	busyPoll     = time.Second
-	calmPoll     = 5 * time.Second
-	unsyncedPoll = time.Second
+	idlePoll     = 10 * time.Second // the longest time between two turns
+	busyPoll     = time.Second      // between turns while commands are under way, and the shortest pause after any turn
+	calmPoll     = 5 * time.Second  // the longest pause after a turn that found nothing, see rest
+	unsyncedPoll = time.Second      // until the next try while the picture is incomplete
 
-	// longGap is how long the fleet may go without a look before that is worth a line.
+	// longGap is how long the fleet may go without a look before that is logged.
 	longGap = 15 * time.Minute
 )
 
@@ -55,8 +55,7 @@ type Settings struct {
 	Engine    engine.Settings
 }
 
-// catalogs gives the pools that this provider serves, with what each can launch; a pool that must get no new nodes
-// now is named in notReady.
+// catalogs gives the pools that this provider serves, with what each can launch. notReady names the pools that must get no new nodes now.
 type catalogs interface {
 	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)
 	Commitments(ctx context.Context, snap *cluster.Snapshot, now time.Time) *commitment.Books
@@ -135,9 +134,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// rest is how long to leave the fleet alone after a turn. A turn over a large fleet takes its time: the rest of the process gets at
-// least as much. Where nothing came of it, it gets a hundred times as much, up to calmPoll: clusters change all the time, and next to
-// no change matters here.
+// rest returns how long the loop pauses after a turn, however the cluster changes. The pause is at least as long as the turn took, so that
+// the loop works at most half of the time. After a calm turn, in which there was nothing to do, it is a hundred times as long, up to
+// calmPoll: clusters change all the time, and hardly any change makes a new step worthwhile.
 func rest(took time.Duration, calm bool) time.Duration {
 	least := max(busyPoll, took)
 	if calm {
@@ -146,12 +145,13 @@ func rest(took time.Duration, calm bool) time.Duration {
 	return least
 }
 
-// turn looks at the cluster once, acts, and says when to look again at the latest. It was calm if nothing is to be done.
+// turn does one pass: it advances commands, confirms steps that have waited, asks the planner for new steps, and starts or queues them. It
+// returns when to look again at the latest, and whether the turn was calm: there is nothing to do as long as nothing changes.
 func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Duration, calm bool) {
 	if !snap.Synced() {
 		return unsyncedPoll, false
 	}
-	if !snap.Fed() { // nothing is begun, finished or taken back by a picture that is not true any more; what waits is looked at anew
+	if !snap.Fed() { // the picture is outdated: nothing is begun, finished or taken back by it, and steps that wait must be proposed again
 		clear(l.pending)
 		l.vacancies = disrupt.Vacancies{}
 		return unsyncedPoll, false
@@ -159,7 +159,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	l.safely("adopting commands", func() { l.adopt(ctx, snap) })
 	l.safely("releasing nodes", func() { l.sweep(ctx, l.store.Snapshot()) })
 	l.advanceCommands(ctx, snap)
-	if !l.store.Snapshot().SparesPlaced() { // a node that looks empty may be what a buffer rests on
+	if !l.store.Snapshot().SparesPlaced() { // a node that looks empty may hold the free room of a capacity buffer
 		return unsyncedPoll, false
 	}
 	now := time.Now()
@@ -175,7 +175,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	tried := map[string]bool{}
 	for _, step := range out.Steps {
 		if crowds(w, step, tried) {
-			continue // one of its pools tries one machine at a time
+			continue // one of its pools may open only one machine at a time, because its last machines failed
 		}
 		if step.Method.Waits() {
 			l.pending.Add(step, now)
@@ -185,13 +185,13 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	}
 	l.safely("steering", func() { l.steer(ctx, out.Steering) })
 	l.showSteps()
-	if surgeChanged { // the proposal was made with the old verdicts
+	if surgeChanged { // the proposal was made before it was known which Deployments may be restarted: look again soon
 		return busyPoll, false
 	}
 	return l.next(now, out), out.Calm && len(l.commands)+len(l.pending) == 0
 }
 
-// noteGap says when the fleet has not been looked at for long: a turn waits for a picture that is true.
+// noteGap logs if the last look at the fleet is longer ago than longGap: turns do not look while the picture is outdated.
 func (l *Loop) noteGap(ctx context.Context, now time.Time) {
 	if since := now.Sub(l.looked); !l.looked.IsZero() && since > longGap {
 		telemetry.Log(ctx).Debug("abnormal time between runs", "name", name, "time_since", since)
@@ -199,7 +199,7 @@ func (l *Loop) noteGap(ctx context.Context, now time.Time) {
 	l.looked = now
 }
 
-// advanceCommands looks after the commands that are under way, each for itself.
+// advanceCommands advances the commands that are under way, oldest first. A panic in one of them does not keep the others from their turn.
 func (l *Loop) advanceCommands(ctx context.Context, snap *cluster.Snapshot) {
 	l.queue.Beat()
 	for _, c := range l.ordered() {
@@ -211,7 +211,7 @@ func (l *Loop) advanceCommands(ctx context.Context, snap *cluster.Snapshot) {
 	l.queue.Waiting(len(l.commands))
 }
 
-// safely does one part of a turn. A panic costs that part and nothing else.
+// safely does one part of a turn. A panic ends that part only; it is counted and returned as an error.
 func (l *Loop) safely(what string, do func()) (err error) {
 	defer func() {
 		if err != nil {
@@ -223,7 +223,7 @@ func (l *Loop) safely(what string, do func()) (err error) {
 	return nil
 }
 
-// next is the earliest moment at which something is due.
+// next returns how long until something is due: a step that waits, a command, or what the proposal names; idlePoll at most, 0 for now.
 func (l *Loop) next(now time.Time, out *disrupt.Proposal) time.Duration {
 	wait := idlePoll
 	for _, p := range l.pending {
@@ -238,7 +238,9 @@ func (l *Loop) next(now time.Time, out *disrupt.Proposal) time.Duration {
 	return max(0, wait)
 }
 
-// world is what the planner is shown: nodes of commands and of steps that wait are not looked at again.
+// world returns what the planner sees. Nodes of commands, of steps that wait and of plans that are open or denied are marked as busy, so
+// that no second step includes them. Pools whose last machines failed are added to notReady. It also drops from the store the vacant seats
+// that are over.
 func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time) *disrupt.World {
 	pools, notReady := l.catalogs.Pools(ctx, snap)
 	notReady = maps.Clone(notReady)
@@ -281,8 +283,8 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	return w
 }
 
-// confirm looks again at the steps whose time has come and starts those that still hold. It reports whether any was
-// decided: their nodes are no longer their state in w.
+// confirm asks the planner again about the steps whose delay is over, and starts those that still hold. The others go back into the queue
+// if only their turn has not come, or are dropped. It returns true if any step was started or dropped: w is outdated then.
 func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 	round := l.pending.Round(w.Now)
 	for id, p := range round.Due() {
@@ -293,7 +295,7 @@ func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 		var refusal disrupt.Refusal
 		if err := l.safely("confirming "+id, func() { step, refusal, l.memory = disrupt.Confirm(view, l.memory, p.Step) }); err != nil {
 			l.memory = l.memory.Afresh()
-			refusal.Code = disrupt.Scheduling // it is tried again later and later
+			refusal.Code = disrupt.Scheduling // counts as a failure: the nodes are left alone, for longer each time
 		}
 		if refusal.Code == "" {
 			l.safely("starting "+id, func() { l.start(ctx, step, p.Plan) })

@@ -15,7 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// askTime is how long the provider may take to say whether it would reboot a machine: other steps wait for it.
+// askTime is how long the provider may take to answer MayReboot: the whole turn waits for it.
 const askTime = 10 * time.Second
 
 var errNotAsItWas = errors.New("the machine is being rebooted or deleted already")
@@ -43,7 +43,8 @@ func (l *Loop) reboot(ctx context.Context, step *disrupt.Step) {
 	}
 }
 
-// rebootRefused writes on a claim that its machine is not rebooted.
+// rebootRefused writes into the status of a claim that its machine is not rebooted and why, with an event and a metric. The next look of
+// repair replaces the machine.
 func (l *Loop) rebootRefused(ctx context.Context, c *disrupt.Candidate, end lifecycle.RebootEnd) error {
 	text := sentence.Reboot(end)
 	l.tell.Events.Tell(telemetry.Refs(nil, c.Node.Claim), telemetry.RebootFailed, text)
@@ -53,7 +54,8 @@ func (l *Loop) rebootRefused(ctx context.Context, c *disrupt.Candidate, end life
 	})
 }
 
-// requestReboot writes on a claim that its machine is to be rebooted, unless it is being rebooted or deleted already.
+// requestReboot writes on a claim that its machine is to be rebooted: annotations first, then conditions. It returns errNotAsItWas if the
+// claim is gone, is being deleted, or has a reboot already.
 func (l *Loop) requestReboot(ctx context.Context, m steprecord.Member, fault *lifecycle.Fault) error {
 	now, err := time.Now(), errNotAsItWas
 	written := l.editClaim(ctx, m, func(claim *v1.NodeClaim) bool {

@@ -1,8 +1,10 @@
 // Package drain empties Nodes that are being deleted and then lets them go: taint, pods, volumes, machine, finalizer, in this
 // order.
 //
-// Which pods leave next is decided in core/evict. Deleting a Node and deleting its NodeClaim come to the same: each brings about the
-// other, and the Node goes before the claim.
+// core/evict decides which pods leave next. It makes no difference whether a user deletes a Node or its NodeClaim: the deletion of one
+// causes that of the other, and the Node is gone before the claim.
+//
+// The same pods are evicted from nodes whose machine is to be rebooted (vacate), but these Nodes are not deleted.
 package drain
 
 import (
@@ -33,9 +35,9 @@ import (
 
 // Times of a drain.
 const (
-	staleWait  = time.Second     // how long a newer picture may take to arrive
+	staleWait  = time.Second     // how long to wait for a newer snapshot after a conflict
 	volumePoll = time.Second     // how often attached volumes are looked at
-	placePoll  = time.Second     // how often the new places of pods are looked at
+	placePoll  = time.Second     // how often to check whether the new nodes of pods are ready
 	unseenPoll = time.Second     // how often the API server is asked for pods that our picture lacks
 	stopPoll   = 5 * time.Second // how often the cloud is asked whether a machine is gone
 	// leastDrainTime is how long a node is drained at least, so that pods which were bound a moment ago are seen.
@@ -55,7 +57,7 @@ type Deps struct {
 	Metrics   *telemetry.Metrics
 	Events    *telemetry.Events
 	Journal   *journal.Journal // may be nil
-	// Definition reports whether NodeClaims can be created; while they cannot, no node is drained. It may be nil.
+	// Definition watches the definition of NodeClaims. While that is gone, no node is drained. It may be nil.
 	Definition *definition.Watch
 }
 
@@ -64,7 +66,7 @@ type Settings struct {
 	Workers int // nodes at the same time; default 100
 }
 
-// definitionPoll is how often a node looks whether the definition of NodeClaims is back.
+// definitionPoll is how often to check for a node whether the definition of NodeClaims is back.
 const definitionPoll = 10 * time.Second
 
 // Loop drains nodes.
@@ -93,7 +95,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}.Run(ctx, l.Store)
 }
 
-// rows are the Karpenter nodes that are being deleted, or emptied for a reboot.
+// rows returns the nodes of this provider that are being deleted, or emptied for a reboot, by name.
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, *cluster.Node] {
 	return func(yield func(string, *cluster.Node) bool) {
 		if !snap.Synced() {
@@ -107,6 +109,8 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, *cluster.Node] {
 	}
 }
 
+// leaving reports whether a node of this provider is being deleted and still has Karpenter's finalizer. A node without claim is recognized
+// by the label of its node class.
 func (l *Loop) leaving(row *cluster.Node) bool {
 	n := row.Node
 	if n == nil || n.DeletionTimestamp == nil || !slices.Contains(n.Finalizers, v1.TerminationFinalizer) {
@@ -120,11 +124,12 @@ func (l *Loop) leaving(row *cluster.Node) bool {
 	return row.Claim != nil && cloud.Serves(l.Cloud, row.Claim.Spec.NodeClassRef)
 }
 
-// vacates reports whether pods leave a node of our provider because its machine is to be rebooted.
+// vacates reports whether pods have to leave a node of this provider because its machine is to be rebooted.
 func (l *Loop) vacates(row *cluster.Node) bool {
 	return lifecycle.Vacates(row.Claim, row.Node) && cloud.Serves(l.Cloud, row.Claim.Spec.NodeClassRef)
 }
 
+// queue returns the evictions under way of a node, with an empty queue for a new node.
 func (l *Loop) queue(node string) *queue {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,13 +141,15 @@ func (l *Loop) queue(node string) *queue {
 	return q
 }
 
+// forget drops the queue of a node that is gone.
 func (l *Loop) forget(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.nodes, node)
 }
 
-// step brings one node closer to its end. A conflict only says that our picture was old.
+// step does what can be done now to drain a node, and returns when to look again. A conflict is no error: it only means that the snapshot
+// was old.
 func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
 	row := snap.Node(name)
 	switch {
@@ -158,6 +165,11 @@ func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	return again, err
 }
 
+// drain prepares a node that is being deleted: it deletes the claim too, reads the deadline and puts the taint on the Node. Then stages
+// goes on. If the Node is not ready and its machine is gone, the Node is released at once.
+//
+// While the definition of NodeClaims is gone nothing is drained: its deletion deletes all claims, and with them all Nodes. A machine that
+// the cloud takes back is drained even then.
 func (l *Loop) drain(ctx context.Context, snap *cluster.Snapshot, row *cluster.Node) (time.Time, error) {
 	claim := row.Claim
 	if !evict.Taken(claim, time.Now()) && l.Definition.Gone(ctx) {
@@ -189,8 +201,8 @@ func (l *Loop) drain(ctx context.Context, snap *cluster.Snapshot, row *cluster.N
 	return l.stages(ctx, snap, row, deadline)
 }
 
-// stages takes the drained node through its conditions. The first stage that has to wait ends the step; what changed of the
-// claim is written once.
+// stages runs the stages of a drain in order: pods, volumes, machine. The first stage that has to wait ends the step. The conditions that
+// stages have set on the copy of the claim are written together. After the last stage the Node is released.
 func (l *Loop) stages(ctx context.Context, snap *cluster.Snapshot, row *cluster.Node, deadline time.Time) (time.Time, error) {
 	now := time.Now()
 	w := work{Loop: l, row: row, deadline: deadline, now: now}
@@ -210,7 +222,8 @@ func (l *Loop) stages(ctx context.Context, snap *cluster.Snapshot, row *cluster.
 	return time.Time{}, l.release(ctx, row)
 }
 
-// vacate asks the pods of a node to leave that is to be rebooted, and says when to ask again. Those that stay are there afterwards.
+// vacate evicts the pods of a node that is to be rebooted, and returns when to look again. Pods for which
+// evict.Next does not wait stay on the node.
 func (l *Loop) vacate(ctx context.Context, row *cluster.Node) time.Time {
 	if !l.vacates(row) {
 		return time.Time{}
@@ -219,6 +232,7 @@ func (l *Loop) vacate(ctx context.Context, row *cluster.Node) time.Time {
 	return l.queue(row.Name).run(ctx, l, job{row: row, claim: row.Claim, plan: plan})
 }
 
+// deadlineOf returns the time by which a node must be drained; zero without claim or deadline.
 func deadlineOf(claim *v1.NodeClaim) (time.Time, error) {
 	if claim == nil {
 		return time.Time{}, nil
@@ -230,17 +244,20 @@ func deadlineOf(claim *v1.NodeClaim) (time.Time, error) {
 	return deadline, nil
 }
 
-// work is one node while a step is being worked out.
+// work is one node during a step of its drain. Conditions are set on its copy of the claim, and stages writes them at the end.
 type work struct {
 	*Loop
 	row      *cluster.Node
 	claim    *v1.NodeClaim // our copy; nil for a node without claim
 	deadline time.Time
 	now      time.Time
-	drained  bool // it became so in this step
+	drained  bool // the node became drained in this step, so unseen has already asked for its pods
 }
 
-// pods makes the pods leave. It says when to look again while some are left.
+// pods is the first stage: it evicts pods until none is left that has to leave. While it waits it returns waiting and when to look again.
+//
+// First it waits for new nodes to which the pods are to go. When the node is empty it waits for leastDrainTime and then asks the API server
+// whether pods were missed (unseen). Only then the claim's condition Drained becomes true.
 func (w *work) pods(ctx context.Context, snap *cluster.Snapshot) (again time.Time, waiting bool, err error) {
 	if until := evict.HeldUntil(snap, w.row, w.now); !until.IsZero() {
 		w.condition(v1.ConditionTypeDrained, v1.ReasonDraining,
@@ -269,8 +286,8 @@ func (w *work) pods(ctx context.Context, snap *cluster.Snapshot) (again time.Tim
 	return time.Time{}, false, nil
 }
 
-// unseen asks the API server itself for the pods of the node, because our picture may have missed some, and makes those leave, too. An
-// error means that it is not known; then the machine waits, unless its time is up anyway.
+// unseen asks the API server itself for the pods of the node, because the snapshot may lack some, and evicts those too. If the API server
+// does not answer, the drain waits, unless the cloud takes the machine back. After the deadline unseen does not ask.
 func (w *work) unseen(ctx context.Context) (again time.Time, waiting bool, err error) {
 	if w.overdue() {
 		return time.Time{}, false, nil
@@ -297,13 +314,14 @@ func (w *work) unseen(ctx context.Context) (again time.Time, waiting bool, err e
 	return w.now.Add(unseenPoll), true, nil // no event says when they are gone
 }
 
-// occupied takes back that the node is drained.
+// occupied sets the condition Drained of the claim back to Unknown.
 func (w *work) occupied(why string) {
 	if w.claim != nil {
 		condition.SetUnknown(w.claim, v1.ConditionTypeDrained, v1.ReasonDraining, why, w.now)
 	}
 }
 
+// overdue reports whether the deadline of the drain has passed.
 func (w *work) overdue() bool { return !w.deadline.IsZero() && !w.now.Before(w.deadline) }
 
 // condition sets a condition of the claim to Unknown, unless it is True already.
@@ -313,7 +331,7 @@ func (w *work) condition(conditionType, reason, message string) {
 	}
 }
 
-// volumes waits for the volumes to leave the machine, until the deadline.
+// volumes is the second stage: it waits until the volumes of pods are detached from the machine, or until the deadline.
 func (w *work) volumes(snap *cluster.Snapshot) (again time.Time, waiting bool) {
 	left := evict.Attached(snap, w.row, w.now)
 	switch {
@@ -331,8 +349,8 @@ func (w *work) volumes(snap *cluster.Snapshot) (again time.Time, waiting bool) {
 	return time.Time{}, false
 }
 
-// machine stops the machine and waits until it is gone. The machine of a node without claim is left to
-// garbage collection, unless an operator decided that it goes.
+// machine is the last stage: it asks the cloud to stop the machine until that is gone. The machine of a node without claim is left to
+// garbage collection, unless an operator has decided by an annotation that it is stopped with the node.
 func (w *work) machine(ctx context.Context) (again time.Time, waiting bool, err error) {
 	id := w.toStop()
 	if id == "" {
@@ -356,7 +374,7 @@ func (w *work) machine(ctx context.Context) (again time.Time, waiting bool, err 
 	return w.now.Add(stopPoll), true, nil
 }
 
-// toStop is the provider id of the machine that ends with the node, "" if none does.
+// toStop returns the provider id of the machine to stop, "" for none.
 func (w *work) toStop() string {
 	switch {
 	case w.claim != nil:

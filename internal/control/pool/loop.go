@@ -1,7 +1,7 @@
-// Package pool keeps the status of NodePools: what they hold, whether they are valid and have a usable node class, whether
-// their nodes register, and the hash by which drift of their template is known.
+// Package pool keeps the status of NodePools: the sum of their resources, whether they are valid and have a usable node class, and whether
+// their nodes register. It also writes the hash of their template, by which drift is recognized.
 //
-// Pools of node classes that our provider does not serve are never touched.
+// Pools of node classes in other API groups than the provider's are never touched.
 package pool
 
 import (
@@ -35,7 +35,7 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// staleWait is how long a newer picture may take to arrive after an API call showed that ours is old.
+// staleWait is how long to wait for a newer snapshot after an API call showed that ours is old.
 const staleWait = time.Second
 
 // Deps are what the loop works with.
@@ -83,14 +83,15 @@ func (l *Loop) Run(ctx context.Context) error {
 	return err
 }
 
-// version is what decides about a pool's conditions and hash.
+// version is all that a pool's conditions and hash depend on. The queue calls step again when it changes.
 type version struct {
 	pool   *v1.NodePool
 	class  *cluster.NodeClass
 	unread string // see unread
-	halt   string // the result of checkHalt
+	halt   string // why the pool is paused, "" if it is not
 }
 
+// rows returns the pools whose node class is in the provider's API group, by name, with their versions.
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 	return func(yield func(string, version) bool) {
 		if !snap.Synced() {
@@ -112,11 +113,13 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 	}
 }
 
+// managed reports whether the provider serves the kind of node class that a pool names.
 func (l *Loop) managed(p *v1.NodePool) bool {
 	return cloud.Serves(l.Cloud, p.Spec.Template.Spec.NodeClassRef)
 }
 
-// step brings hash and conditions of one pool up to date.
+// step brings hash and conditions of one pool up to date. It returns when to look again: at the end of a pause, or after sayAgain if the
+// pool is not ready. A pool whose kind of node class is not served gets conditions but no hash.
 func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
 	pool := cluster.Pools.Get(snap, name)
 	if pool == nil || !cloud.ServesGroup(l.Cloud, pool.Spec.Template.Spec.NodeClassRef) {
@@ -136,16 +139,16 @@ func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		return time.Now().Add(staleWait), nil
 	}
 	if err != nil || ready {
-		return stands.Until, err // the pause is over then
+		return stands.Until, err // when the pause ends; zero without a pause
 	}
 	return now.Add(sayAgain), nil
 }
 
-// sayAgain is how often it is said why a pool is not ready, so that an operator finds it.
+// sayAgain is how often the event that a pool is not ready is published again, so that an operator finds it.
 const sayAgain = 10 * time.Minute
 
-// stamp writes the hash of the pool's template. When the hash is of another version, the claims are restamped first: a crash
-// in between only repeats it.
+// stamp writes the hash of the pool's template on the pool, and returns the pool as written. If the stored hash was made by another version
+// of the algorithm, the claims get new hashes first. So a crash in between only repeats that.
 func (l *Loop) stamp(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePool) (*v1.NodePool, error) {
 	present := drift.PoolStamp(pool)
 	if drift.Stored(pool.Annotations) == present {
@@ -165,6 +168,7 @@ func (l *Loop) stamp(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodeP
 	return stamped, nil
 }
 
+// claimsOf returns the claims with the label of a pool.
 func claimsOf(snap *cluster.Snapshot, pool string) []*v1.NodeClaim {
 	var out []*v1.NodeClaim
 	for row := range snap.Nodes() {
@@ -175,7 +179,8 @@ func claimsOf(snap *cluster.Snapshot, pool string) []*v1.NodeClaim {
 	return out
 }
 
-// annotate writes a stamp. Nothing else writes these two annotations, so there is nothing to lock.
+// annotate writes a stamp into the annotations of a pool or claim. It needs no optimistic lock, because nothing else changes these two
+// annotations. A pool that is passed gets the written object; a claim that is passed stays unchanged.
 func (l *Loop) annotate(ctx context.Context, o client.Object, s drift.Stamp) error {
 	old := o.DeepCopyObject().(client.Object)
 	next := o
@@ -191,7 +196,8 @@ func (l *Loop) annotate(ctx context.Context, o client.Object, s drift.Stamp) err
 	return l.Client.Patch(ctx, next, client.MergeFrom(old))
 }
 
-// judge writes the conditions.
+// judge works out all conditions of a pool and writes the status if it has changed. It returns ready unless the condition Ready is False:
+// Unknown counts as ready here.
 func (l *Loop) judge(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePool, now time.Time) (ready bool, err error) {
 	judged, class := pool.DeepCopy(), snap.NodeClass(pool.Spec.Template.Spec.NodeClassRef)
 	condition.Init(judged)
@@ -215,7 +221,7 @@ func (l *Loop) judge(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodeP
 	return ready, l.writeStatus(ctx, pool, judged)
 }
 
-// noSuchKind reports that no provider serves the kind of node class that a pool names.
+// noSuchKind returns the message for a pool that names a kind of node class that the provider does not serve, with the kinds there are.
 func (l *Loop) noSuchKind(pool *v1.NodePool) string {
 	ref := pool.Spec.Template.Spec.NodeClassRef
 	var kinds []string
@@ -227,7 +233,7 @@ func (l *Loop) noSuchKind(pool *v1.NodePool) string {
 	return fmt.Sprintf("there is no kind %q of node classes in the group %s; there is %s", ref.Kind, ref.Group, strings.Join(kinds, ", "))
 }
 
-// tell publishes why a pool gets no nodes. What is not known yet is not told.
+// tell publishes an event for each reason why a pool gets no nodes. A class whose readiness is not known yet is no such reason.
 func (l *Loop) tell(pool *v1.NodePool) {
 	if l.Events == nil || !condition.IsFalse(pool, v1.ConditionTypeReady) {
 		return
@@ -243,6 +249,7 @@ func (l *Loop) tell(pool *v1.NodePool) {
 	}
 }
 
+// writeStatus writes the status of a pool over the version old, and updates the store.
 func (l *Loop) writeStatus(ctx context.Context, old, pool *v1.NodePool) error {
 	if err := l.Client.Status().Patch(ctx, pool, patch.Over(old)); err != nil {
 		return fmt.Errorf("write status of pool %s: %w", pool.Name, err)
@@ -251,7 +258,8 @@ func (l *Loop) writeStatus(ctx context.Context, old, pool *v1.NodePool) error {
 	return nil
 }
 
-// validate reports whether the pool can mean what it says. A gate that is off is said here, because nothing else would tell.
+// validate sets the condition ValidationSucceeded. It is also False if the pool needs a feature gate that is off, because nothing else
+// would tell the user why nothing is launched.
 func (l *Loop) validate(pool *v1.NodePool, now time.Time) {
 	err := pool.Validate(l.Known)
 	switch {
@@ -265,7 +273,8 @@ func (l *Loop) validate(pool *v1.NodePool, now time.Time) {
 	}
 }
 
-// unread says in words what can no longer be read although disruption needs it, "" if all can.
+// unread returns a text about kinds of objects that can no longer be read from the API server and what does not happen because of that, ""
+// if all can be read.
 func unread(snap *cluster.Snapshot) string {
 	stopped := "no node is disrupted voluntarily: "
 	if snap.Fed() {
@@ -281,6 +290,7 @@ func unread(snap *cluster.Snapshot) string {
 	return stopped + strings.Join(out, "; ")
 }
 
+// checkFeeds sets the condition ClusterStateCurrent to False if unread is not "", and removes it otherwise.
 func checkFeeds(pool *v1.NodePool, unread string, now time.Time) {
 	if unread == "" {
 		condition.Clear(pool, v1.ConditionTypeClusterStateCurrent, now)
@@ -289,7 +299,8 @@ func checkFeeds(pool *v1.NodePool, unread string, now time.Time) {
 	condition.SetFalse(pool, v1.ConditionTypeClusterStateCurrent, v1.ReasonFeedFailed, unread, now)
 }
 
-// checkHalt reports that an operator has paused the pool.
+// checkHalt sets the condition DisruptionPaused while the pool or the whole cluster is paused, and removes it otherwise. The reason tells
+// whether a user, a breaker or a rollout has paused it.
 func checkHalt(pool *v1.NodePool, snap *cluster.Snapshot, now time.Time) {
 	h, halted := paused.Of(snap, pool.Name, now)
 	if !halted {
@@ -309,7 +320,8 @@ func checkHalt(pool *v1.NodePool, snap *cluster.Snapshot, now time.Time) {
 	condition.Set(pool, c, now)
 }
 
-// checkApproval says that steps of the pool wait for approval, and which do not.
+// checkApproval sets the condition DisruptionByApproval while voluntary steps of the pool need a user's approval, and removes it otherwise.
+// The message names the rules that approve steps, or what is wrong with the annotations.
 func checkApproval(pool *v1.NodePool, now time.Time) {
 	if !pool.AsksApproval() {
 		condition.Clear(pool, v1.ConditionTypeDisruptionByApproval, now)
@@ -333,7 +345,8 @@ func checkApproval(pool *v1.NodePool, now time.Time) {
 	condition.Set(pool, c, now)
 }
 
-// checkAnnotations says which annotations of the template nodes do not get.
+// checkAnnotations sets the condition ReservedKeysIgnored if the template has annotations that Karpenter reserves, and removes it
+// otherwise.
 func checkAnnotations(pool *v1.NodePool, now time.Time) {
 	reserved := pool.Spec.Template.ReservedAnnotations()
 	if len(reserved) == 0 {
@@ -346,7 +359,8 @@ func checkAnnotations(pool *v1.NodePool, now time.Time) {
 		Reason: v1.ConditionTypeReservedKeysIgnored, Message: message}, now)
 }
 
-// checkSpot says which annotations about spot count as if they were not there, and what they should be.
+// checkSpot sets the condition SpotAnnotationsIgnored if annotations about spot cannot be read and are therefore ignored, and removes it
+// otherwise.
 func checkSpot(pool *v1.NodePool, now time.Time) {
 	err := errors.Join(pool.SpotAnnotationErrors()...)
 	if err == nil {
@@ -357,6 +371,7 @@ func checkSpot(pool *v1.NodePool, now time.Time) {
 		Reason: v1.ConditionTypeSpotAnnotationsIgnored, Message: strings.ReplaceAll(err.Error(), "\n", "; ")}, now)
 }
 
+// checkClass sets the condition NodeClassReady from the state of the pool's node class, nil if there is none.
 func checkClass(pool *v1.NodePool, class *cluster.NodeClass, now time.Time) {
 	ref := pool.Spec.Template.Spec.NodeClassRef
 	refuse := func(reason, message string) {
@@ -376,7 +391,8 @@ func checkClass(pool *v1.NodePool, class *cluster.NodeClass, now time.Time) {
 	}
 }
 
-// whyNotReady returns the message of the condition Ready of a class, and those of its conditions that are False, which name what to mend.
+// whyNotReady returns the message of the condition Ready of a class, followed by the messages of its other conditions that are False, which
+// name what to correct.
 func whyNotReady(class *cluster.NodeClass) string {
 	said := []string{}
 	for _, c := range class.Conditions {

@@ -27,10 +27,10 @@ const (
 	askTimeout  = 5 * time.Second
 	mostAnswer  = 64 << 10 // bytes of an answer that are read
 	mostWords   = 256      // characters of a reason that are repeated
-	inARow      = 2        // so many times a query must be false
+	inARow      = 2        // so many answers in a row must be false until a query trips
 )
 
-// An answer is what a query or webhook said.
+// An answer is the answer of a query or webhook.
 type answer struct {
 	gate string
 	no   string // why the rollout may not go on, "" if it may
@@ -38,16 +38,16 @@ type answer struct {
 	err  error  // why there is no answer
 }
 
-// asked is what the gates of a policy said when they were asked last.
+// asked keeps the answers of a policy's queries and webhook when they were asked last.
 type asked struct {
 	at     time.Time
-	noes   map[string]int // how often in a row, by gate
+	noes   map[string]int // how often in a row a gate did not let the rollout go on
 	trips  []trip
 	silent []string
 }
 
-// answers asks the queries and the webhook of a policy, or returns their last answers while these are new. It returns which trip and which
-// do not answer.
+// answers asks the queries and the webhook of a policy, at most once in askInterval; in between it returns the last result. It returns the
+// gates that trip, and texts about those that did not answer. A gate without answer neither trips nor resets its count.
 func (l *Loop) answers(ctx context.Context, p *v1alpha1.RolloutPolicy, now time.Time) ([]trip, []string) {
 	if len(p.Spec.Gates.PromQL) == 0 && p.Spec.Gates.Webhook == nil {
 		return nil, nil
@@ -77,7 +77,7 @@ func (l *Loop) answers(ctx context.Context, p *v1alpha1.RolloutPolicy, now time.
 	return next.trips, next.silent
 }
 
-// askAll asks the queries and the webhook of a policy side by side.
+// askAll asks the queries and the webhook of a policy at the same time, and returns one answer for each.
 func askAll(ctx context.Context, p *v1alpha1.RolloutPolicy) []answer {
 	asks := map[int]func(context.Context) answer{}
 	for i := range p.Spec.Gates.PromQL {
@@ -99,7 +99,7 @@ func askAll(ctx context.Context, p *v1alpha1.RolloutPolicy) []answer {
 	return out
 }
 
-// askQuery asks a query.
+// askQuery sends a query to Prometheus and judges the values of the result. A query without result counts as no answer.
 func askQuery(ctx context.Context, g *v1alpha1.PromQLGate) answer {
 	a := answer{gate: "promQL/" + g.Name}
 	target := strings.TrimSuffix(g.Address, "/") + "/api/v1/query?" + url.Values{"query": {g.Query}, "timeout": {"5s"}}.Encode()
@@ -125,7 +125,8 @@ func askQuery(ctx context.Context, g *v1alpha1.PromQLGate) answer {
 	return a
 }
 
-// judgeValues says which of the values of a query is not as the gate wants it, "" if all are.
+// judgeValues returns what is wrong with the first value of a query that breaks the gate's limits, "" if all are within them. Without
+// limits a value must not be 0. A value that is not a number, or a limit that cannot be read, is an error.
 func judgeValues(g *v1alpha1.PromQLGate, values []float64) (no string, err error) {
 	for _, v := range values {
 		switch {
@@ -204,7 +205,8 @@ func samples(text []byte) ([]float64, error) {
 	return out, nil
 }
 
-// askWebhook asks a webhook.
+// askWebhook posts the policy's name and its pools with a rollout to the webhook. The answer is {"allow": bool, "reason": string}. A single
+// answer with allow false trips the gate.
 func askWebhook(ctx context.Context, g *v1alpha1.WebhookGate, p *v1alpha1.RolloutPolicy) answer {
 	a := answer{gate: string(rollout.Webhook), once: true}
 	type pool struct {
@@ -254,8 +256,9 @@ func askWebhook(ctx context.Context, g *v1alpha1.WebhookGate, p *v1alpha1.Rollou
 	return a
 }
 
-// fetch sends a request and returns the answer, if that has status 200 and is not too long. It follows no redirect: the policy says whom
-// to ask.
+// fetch sends a request and returns the body of the answer, if that has status 200 and at most mostAnswer bytes. It trusts the certificates
+// of ca besides those of the system. It follows no redirect, because only the address in the policy may be asked. Errors do not show the
+// query.
 func fetch(request *http.Request, ca []byte) ([]byte, error) {
 	transport := &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment}
 	if len(ca) > 0 {

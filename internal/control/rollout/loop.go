@@ -37,7 +37,7 @@ const (
 	lookInterval = 5 * time.Second
 	// readyWithin is how long machines and pods may take where a policy does not say so.
 	readyWithin = 5 * time.Minute
-	// settled is how old a stop must be before it is taken back: the picture may show a policy as it was before.
+	// settled is how old a pause must be before pauses ends it: for a while the picture may still show the policy from before the stop.
 	settled = time.Minute
 	// mostDeployments is how many Deployments are read in one turn for one policy.
 	mostDeployments = 20
@@ -78,6 +78,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
+// turn looks after all policies once: it writes their status, pauses and resumes pools, and forgets judges of rollouts that are over.
 func (l *Loop) turn(ctx context.Context, now time.Time) error {
 	snap := l.Store.Snapshot()
 	if !snap.Synced() || !snap.Fed() {
@@ -108,7 +109,8 @@ type trip struct {
 	evidence string
 }
 
-// keep looks at the pools of a policy and writes its status.
+// keep looks at the pools of a policy and writes its status. If that write stops a pool, keep also reports the gate that tripped, in log,
+// metric and event. It does so only once the status is written, so that a stop is reported once. The pools are paused by pauses.
 func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, p *rollout.Policy, fleets map[string]*rollout.Fleet, now time.Time) error {
 	told := p.Object.DeepCopy()
 	unread := p.Unread()
@@ -142,7 +144,8 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, p *rollout.Poli
 	return nil
 }
 
-// look looks at the pools of a policy. It returns what was seen of each, which gates trip, and which do not answer.
+// look looks at the pools of a policy. It returns a Look for each, the gates that trip, and texts about gates that do not answer. Gates are
+// judged only for pools with a rollout that is not stopped; but a gate that trips for one of them trips for all pools of the policy.
 func (l *Loop) look(ctx context.Context, snap *cluster.Snapshot, p *rollout.Policy, fleets map[string]*rollout.Fleet, now time.Time) (
 	looks []rollout.Look, trips []trip, silent []string) {
 	spec := &p.Object.Spec.Gates
@@ -179,7 +182,7 @@ func (l *Loop) look(ctx context.Context, snap *cluster.Snapshot, p *rollout.Poli
 	return looks, trips, silent
 }
 
-// judge returns the judge of the machines of a pool that were created since a time.
+// judge returns the judge of the machines of a pool that were created since a time. For another time than before it is a new one.
 func (l *Loop) judge(pool string, since time.Time) *judge {
 	j := l.judges[pool]
 	if j == nil || !j.since.Equal(since) {
@@ -189,6 +192,7 @@ func (l *Loop) judge(pool string, since time.Time) *judge {
 	return j
 }
 
+// readyOf returns how long machines and pods may take to get ready by these gates.
 func readyOf(g *v1alpha1.RolloutGates) time.Duration {
 	if g.ReadyWithin == nil {
 		return readyWithin
@@ -196,7 +200,7 @@ func readyOf(g *v1alpha1.RolloutGates) time.Duration {
 	return g.ReadyWithin.Duration
 }
 
-// tripped returns the gates that trip by a verdict.
+// tripped returns which of the gates NodesReady and MovedPodsReady are on, as they are by default, and trip by a verdict.
 func tripped(g *v1alpha1.RolloutGates, v *rollout.Verdict) (out []trip) {
 	for _, one := range []struct {
 		gate rollout.Gate
@@ -209,7 +213,8 @@ func tripped(g *v1alpha1.RolloutGates, v *rollout.Verdict) (out []trip) {
 	return out
 }
 
-// unavailable returns the Deployments that are not available, of those with a pod that fails on a new machine.
+// unavailable returns a trip for each Deployment that has a pod failing on a new machine and is not available. It reads them from the API
+// server, mostDeployments at most.
 func (l *Loop) unavailable(ctx context.Context, failing []*cluster.Pod) (out []trip, err error) {
 	for _, p := range failing[:min(len(failing), mostDeployments)] {
 		name := types.NamespacedName{Namespace: p.Namespace, Name: surge.Deployment(p)}
@@ -246,10 +251,11 @@ func valid(o *v1alpha1.RolloutPolicy, p *rollout.Policy, unread error, now time.
 	}
 }
 
-// mostTold is how many pools a condition says about with what their new machines start.
+// mostTold is for how many pools a condition says from which template their new machines start.
 const mostTold = 10
 
-// startsWith says with what new machines of pools start that a gate stopped, where their policy asks for the state that passed last.
+// startsWith returns text to append to a message, "" for none: for each pool that is stopped under a policy with onFailure LastGood, from
+// which template and images its new machines start.
 func (l *Loop) startsWith(snap *cluster.Snapshot, p *rollout.Policy, entries []v1alpha1.RolloutPool) string {
 	out := ""
 	for i := range entries {
@@ -267,7 +273,7 @@ func (l *Loop) startsWith(snap *cluster.Snapshot, p *rollout.Policy, entries []v
 	return out
 }
 
-// gates sets the conditions about gates.
+// gates sets the conditions GatesAnswered and GatesPassed of a policy.
 func gates(o *v1alpha1.RolloutPolicy, silent []string, startsWith string, now time.Time) {
 	if len(silent) > 0 {
 		condition.SetFalse(o, v1alpha1.ConditionTypeGatesAnswered, v1alpha1.ReasonNoAnswer, strings.Join(silent, "; "), now)
@@ -282,7 +288,8 @@ func gates(o *v1alpha1.RolloutPolicy, silent []string, startsWith string, now ti
 	condition.SetFalse(o, v1alpha1.ConditionTypeGatesPassed, v1alpha1.ReasonGateTripped, o.Status.Pools[at].Evidence+startsWith, now)
 }
 
-// resumed reports whether a pool that a gate stopped is not paused any more.
+// resumed reports whether a user has resumed a pool that a gate stopped: the pool has the mark of this stop, so it was paused for it, and
+// is not paused any more.
 func resumed(pool *v1.NodePool, e *v1alpha1.RolloutPool, now time.Time) bool {
 	if e == nil || e.Tripped == nil || pool.Annotations[v1.RolloutTrippedAnnotationKey] != stampOf(e) {
 		return false
@@ -291,10 +298,12 @@ func resumed(pool *v1.NodePool, e *v1alpha1.RolloutPool, now time.Time) bool {
 	return !halted
 }
 
+// stampOf returns the time of the stop in an entry, by which the annotation RolloutTripped of the pool names the stop.
 func stampOf(e *v1alpha1.RolloutPool) string { return e.Tripped.UTC().Format(time.RFC3339) }
 
-// pauses pauses the pools that a gate stopped, and ends the pauses of pools that none stops any more: their policy is gone, or their
-// pool or class has a new spec.
+// pauses pauses the pools that a gate has stopped, once for each stop: a pool that a user has resumed is not paused again. It ends the
+// pauses of pools that are not stopped any more, because their policy is gone, or the pool or class has a new spec. Pauses by users are
+// left alone.
 func (l *Loop) pauses(ctx context.Context, now time.Time) error {
 	snap := l.Store.Snapshot()
 	_, of := rollout.Read(snap)
@@ -310,7 +319,7 @@ func (l *Loop) pauses(ctx context.Context, now time.Time) error {
 		switch ours := pool.Annotations[v1.PausedByAnnotationKey] == v1.PausedByRollout; {
 		case e != nil && e.Tripped != nil:
 			if halted || pool.Annotations[v1.RolloutTrippedAnnotationKey] == stampOf(e) {
-				continue // it stands still anyway, or a user has resumed it
+				continue // it is paused already, or a user has resumed it
 			}
 			pause(next, e, l.startsWith(snap, p, []v1alpha1.RolloutPool{*e}))
 		case ours && halted && aged(pool, now):
@@ -325,13 +334,14 @@ func (l *Loop) pauses(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// aged reports whether the last stop of a pool is long enough ago that the picture shows the policy by which it stopped.
+// aged reports whether the last stop of a pool is so long ago that the picture surely shows the status that stopped it. A stop whose time
+// cannot be read counts as old.
 func aged(pool *v1.NodePool, now time.Time) bool {
 	at, err := time.Parse(time.RFC3339, pool.Annotations[v1.RolloutTrippedAnnotationKey])
 	return err != nil || now.Sub(at) >= settled
 }
 
-// pause writes on a pool that a gate stopped it.
+// pause sets the annotations of a pool that a gate stopped: those of "karpenter pause", and which stop it was.
 func pause(pool *v1.NodePool, e *v1alpha1.RolloutPool, startsWith string) {
 	if pool.Annotations == nil {
 		pool.Annotations = map[string]string{}
@@ -342,7 +352,7 @@ func pause(pool *v1.NodePool, e *v1alpha1.RolloutPool, startsWith string) {
 	pool.Annotations[v1.RolloutTrippedAnnotationKey] = stampOf(e)
 }
 
-// write writes the annotations of a pool, and tells about a pause.
+// write writes the annotations of a pool and updates the picture. If the pool is paused now, it publishes an event.
 func (l *Loop) write(ctx context.Context, pool, next *v1.NodePool) error {
 	err := l.Client.Patch(ctx, next, patch.Over(pool))
 	switch {

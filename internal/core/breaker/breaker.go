@@ -47,7 +47,7 @@ func (l *Limits) covers(at, now time.Time) bool {
 	return !at.Before(l.Since) && (l.Window == 0 || now.Sub(at) <= l.Window)
 }
 
-// A state is the verdict about one machine.
+// A state is how one machine is judged.
 type state int
 
 const (
@@ -56,13 +56,14 @@ const (
 	bad                    // it did not get ready in time, or it was ready and is so no longer
 )
 
+// A machine is what Memory keeps of a new machine.
 type machine struct {
 	name     string
 	launched time.Time
 	state    state
 }
 
-// A Template names pods that were made alike: of one owner and revision.
+// A Template identifies pods that were made alike: of the same owner and revision.
 type Template struct {
 	owner    types.UID
 	revision string
@@ -75,17 +76,17 @@ type move struct {
 	record   Record
 }
 
-// A Record is how pods did on a machine.
+// A Record is how one or more pods of a template did.
 type Record struct {
 	Pods     int
-	Startup  time.Duration // the least time that a pod took to get ready, as far as known; 0: not known
-	Restarts float64       // in an hour, of the pod with the most
+	Startup  time.Duration // the shortest time that one of the pods took to get ready; 0: not known
+	Restarts float64       // restarts in an hour, of the pod with the most
 }
 
 // leastAge is the least age by which restarts are divided: one restart of a pod that has just started is no rate.
 const leastAge = 10 * time.Minute
 
-// RecordOf returns how a pod does.
+// RecordOf returns the record of one pod.
 func RecordOf(p *cluster.Pod, now time.Time) Record {
 	r := Record{Pods: 1, Restarts: float64(p.Restarts) / max(now.Sub(p.Created), leastAge).Hours()}
 	if p.Ready && !p.Scheduled.IsZero() && p.ReadySince.After(p.Scheduled) {
@@ -94,7 +95,7 @@ func RecordOf(p *cluster.Pod, now time.Time) Record {
 	return r
 }
 
-// With returns the record of both.
+// With returns the record of the pods of both records.
 func (r Record) With(other Record) Record {
 	r.Pods += other.Pods
 	r.Restarts = max(r.Restarts, other.Restarts)
@@ -214,7 +215,8 @@ func TemplateOf(p *cluster.Pod) Template {
 	return t
 }
 
-// countSuccessors counts, by template, the successors of moved pods that are ready, and those that are late.
+// countSuccessors counts, by template, the successors of moved pods that are ready, and those that are late. A pod of the template that is
+// older than the first move did not move. If half or more of these are not ready, the template is left out, see the package doc.
 func (m *Memory) countSuccessors(snap *cluster.Snapshot, l *Limits, now time.Time) {
 	first := map[Template]time.Time{} // when the first pod of a template moved
 	for _, one := range m.moves {
@@ -258,7 +260,7 @@ func (m *Memory) countSuccessors(snap *cluster.Snapshot, l *Limits, now time.Tim
 	}
 }
 
-// Moved returns how the moved pods of each template did before they moved.
+// Moved returns, by template, how the moved pods did before they moved.
 func (m *Memory) Moved() map[Template]Record {
 	out := map[Template]Record{}
 	for _, one := range m.moves {
@@ -275,7 +277,8 @@ type Evidence struct {
 	MachineExamples       int      // how many of these are machines: they come first
 }
 
-// Evidence adds up the machines and moved pods.
+// Evidence adds up what the memory knows. Of each template it counts at most as many successors as pods moved, so further pods, for example
+// of a Deployment that was scaled up, do not count.
 func (m *Memory) Evidence() (e Evidence) {
 	var machines, pods []string
 	for _, one := range m.machines {
@@ -318,7 +321,8 @@ const (
 // least is how many machines or pods must have failed before a breaker trips. With fewer, a high percentage may be chance.
 const least = 3
 
-// Trips reports whether more than the given percentage of machines or of pods failed, and returns which of the two is the cause.
+// Trips reports whether more than the given percentage of machines or of pods failed, and at least `least` of them. It returns which of the
+// two is the cause.
 func (e *Evidence) Trips(percent int) (Cause, bool) {
 	switch {
 	case e.BadMachines >= least && 100*e.BadMachines > percent*e.Machines:

@@ -12,7 +12,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
-// hasOwnClaim reports whether a pod differs from all others because a resource claim was made for it. The first call reads all such claims.
+// hasOwnClaim reports whether a pod must be in a group of its own, because a resource claim was generated for this pod alone. The first
+// call reads all generated claims of the snapshot.
 func (b *builder) hasOwnClaim(p *cluster.Pod) bool {
 	if b.generated == nil {
 		b.generated = devices.ReadGenerated(b.in.Snap)
@@ -20,8 +21,8 @@ func (b *builder) hasOwnClaim(p *cluster.Pod) bool {
 	return b.generated.Alone(b.in.Snap, p)
 }
 
-// readDevices resolves the resource claims of all cohorts, and refuses or postpones cohorts with claims that cannot be planned for. It does
-// nothing if no pod has resource claims.
+// readDevices resolves the resource claims of all cohorts, and refuses or postpones cohorts with claims that cannot be planned for; these
+// leave b.cohorts. It does nothing if hasOwnClaim was never asked, that is, if no pod has resource claims.
 func (b *builder) readDevices() {
 	if b.generated == nil {
 		return
@@ -53,8 +54,8 @@ func (b *builder) readDevices() {
 	b.cohorts = slices.DeleteFunc(b.cohorts, func(c *cohort) bool { return len(c.pods) == 0 })
 }
 
-// takeDeviceNeeds gives a cohort its claims, and adds the places where these may be used to the alternatives of its volumes. If the claims
-// cannot be planned for, it refuses or postpones the pods, and leaves the cohort empty.
+// takeDeviceNeeds gives a cohort its claims. Each claim may restrict where the pods can run; the alternatives of the cohort's volumes are
+// combined with these places. If the claims cannot be planned for, it refuses or postpones the pods, and leaves the cohort empty.
 func (b *builder) takeDeviceNeeds(c *cohort, needs *devices.Needs) {
 	c.devices = needs.Claims
 	for _, list := range needs.Places {
@@ -81,7 +82,8 @@ func (b *builder) takeDeviceNeeds(c *cohort, needs *devices.Needs) {
 	c.pods = nil
 }
 
-// deviceNodes describes bins to package devices.
+// deviceNodes returns the nodes of the problem as package devices needs them, in the same order. gone says for each whether it is treated
+// as gone.
 func (m *Memory) deviceNodes(nodes []*nodeInfo, gone []bool) []devices.Node {
 	out := make([]devices.Node, 0, len(nodes))
 	for i, n := range nodes {
@@ -91,7 +93,7 @@ func (m *Memory) deviceNodes(nodes []*nodeInfo, gone []bool) []devices.Node {
 	return out
 }
 
-// machines describes the instance types of a template to package devices, by shape.
+// machines returns the instance types of a template as package devices needs them, indexed by shape. Types without devices are left zero.
 func (t *template) machines() []devices.Machine {
 	out := make([]devices.Machine, t.catalog.shape.Len())
 	for sh, name := range t.catalog.shape.Names {
@@ -107,8 +109,8 @@ func (t *template) machines() []devices.Machine {
 	return out
 }
 
-// machineTypes returns the instance types that a node of Karpenter may turn out to be: the one on its labels, else all that its claim
-// lists. In place of a type that the catalogue lacks there is an empty one, which brings no devices.
+// machineTypes returns the instance types that the machine of a Karpenter node may have: the type in the labels of Node or claim, or else
+// all types that the claim allows. For a type that the catalogue lacks it returns an empty type, which brings no devices.
 func (m *Memory) machineTypes(n *nodeInfo) []*cloud.InstanceType {
 	cat := m.poolCatalogs[n.pool]
 	if n.row.Claim == nil || cat == nil {
@@ -131,7 +133,8 @@ func (m *Memory) machineTypes(n *nodeInfo) []*cloud.InstanceType {
 	return out
 }
 
-// makeDevices writes which devices every node has left for the pods of this question, and which every machine would bring.
+// makeDevices writes into the problem which devices each node has left for the pods of this question, once all other pods have theirs, and
+// which devices a machine of each template would bring. It does nothing without resource claims.
 func (b *builder) makeDevices() {
 	if b.devices == nil {
 		return

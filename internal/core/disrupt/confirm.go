@@ -9,20 +9,20 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// stillSaves is the part of its saving that a step must still have when it is looked at again: another step between the same
-// nodes was never weighed against the pods that it moves.
+// stillSaves is the part of its saving that a consolidation must still have when it is confirmed: with less saved it is in effect
+// another step, which was never weighed against the pods that it moves.
 const stillSaves = 0.9
 
-// Confirm looks at a step again in the newest world. It returns the step as it should be carried out there, or why
-// not, and what to remember. Nodes must still be candidates, budgets must still allow them, and the pods must still
-// find places at a price that saves what it should.
+// Confirm checks a step again in the newest world, right before it is started. It returns the step with today's places and machines, or a
+// Refusal, whose code is "" if there is none; and the new memory. The nodes must still be candidates, the budgets must still allow them,
+// and all pods must still find places.
 //
-// Between a proposal and this lie the validation delay and whatever happened in it. The question is asked anew and not compared: pods may
-// have come and gone, machines may be dearer, and a step that is still right by today's answer is carried out with today's places, however
-// much they differ. Only the saving is held against the old one, because that is what the step was preferred to others for.
+// The step was proposed before the validation delay, or before a user approved it. Meanwhile pods come and go, and prices change. So
+// Confirm asks the engine again, and the step gets the places and machines of the new answer, however much they differ. Only the saving is
+// compared with the old one, because the step was preferred to others for it.
 //
-// A step that falls apart on the second look is refused as a whole. Its parts may still be worth it by themselves; the next pass will say
-// so, with everything else that it could do instead.
+// If the engine now has an answer for only some of the nodes, the whole step is refused. The next pass proposes those again if they are
+// still worth it.
 func Confirm(w *World, m Memory, step *Step) (*Step, Refusal, Memory) {
 	survey := surveyOf(w)
 	candidates := survey.candidates()
@@ -80,8 +80,8 @@ func Confirm(w *World, m Memory, step *Step) (*Step, Refusal, Memory) {
 	return out, why, m
 }
 
-// still reports whether a candidate is one for the step's reason. A node that was to go because it was empty and
-// got a pod meanwhile may be worth consolidating, but that is another step, with another budget.
+// still reports whether a candidate may still go by the method of the step. An empty node that got a pod meanwhile may be worth
+// consolidating, but that would be another step, with another budget.
 func still(step *Step, c *Candidate) bool {
 	switch step.Method {
 	case Emptiness:
@@ -89,17 +89,18 @@ func still(step *Step, c *Candidate) bool {
 	case Drift:
 		return c.replaceable()
 	case Repair:
-		return true // broken lists no others
+		return true // survey.broken has already left out all other nodes
 	}
 	_, ok := consolidates(c)
 	return ok && c.Held == nil
 }
 
-// waitsForTurn reports whether only nodes that are going, or are not ready, keep a step from going within the budgets.
+// waitsForTurn reports whether a refused step only has to wait for its turn: the budgets forbid it just because other nodes are going or
+// are not ready. For the meaning of Have and Need here see allows.
 func (r Refusal) waitsForTurn() bool { return r.Code == Budget && r.Have >= r.Need }
 
-// allows says why the budgets do not let some nodes go together now; its code is "" if they do. It has as many as
-// it needs where budgets would let so many go at another time (waitsForTurn).
+// allows returns why the budgets do not let some nodes go together now; the code is "" if they do, and l then counts them as going. Need is
+// the number of nodes. Have is the same number if the budgets would allow so many while no other node is going, else 0; see waitsForTurn.
 func (s *survey) allows(l *ledger, reason v1.DisruptionReason, remove []*Candidate) Refusal {
 	if l.Take(reason, remove) {
 		return Refusal{}
@@ -113,11 +114,11 @@ func (s *survey) allows(l *ledger, reason v1.DisruptionReason, remove []*Candida
 	return why
 }
 
-// Forbids says why a step that another process has begun may not go on to remove the nodes of some claims; its code is "" if it may. They
-// must be candidates for its reason, and the budgets must let them go together.
+// Forbids returns why a step that another process has begun may not go on to remove the nodes of some claims; the code is "" if it may.
+// The nodes must be candidates for its reason, and the budgets must let them go together.
 //
-// What another process began is not planned again: its replacements stand there, and what they cost has been spent. But what is written on
-// claims is only as true as its author, so candidates, halts and budgets are looked at as for any other step.
+// Such a step is known only from records on claims. It is not planned again, because its replacements exist already. But any user who may
+// change claims can forge a record, so candidates, pauses and budgets are checked as for any other step.
 func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) Refusal {
 	survey := surveyOf(w)
 	var remove []*Candidate
@@ -154,10 +155,8 @@ func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) Refusal 
 	return survey.allows(l, reason, remove)
 }
 
-// join puts the parts into which a confirmed step fell together again; all of its nodes must be there.
-//
-// The engine may cut today what was one step yesterday. Opened and removed side by side the pieces are still that step; what matters is
-// that no node of it got lost, because its neighbours were approved, budgeted and weighed together with it.
+// join makes one step of the parts into which the engine has now split a step. The parts must have as many nodes as that step had;
+// otherwise it is refused, because its nodes were approved, budgeted and weighed together.
 func join(steps []*Step, nodes int) (*Step, Refusal) {
 	if len(steps) == 0 {
 		return nil, Refusal{Code: Scheduling}

@@ -11,11 +11,11 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// Some drift comes back: a machine differs from its class from the second of its launch, because something changes
-// its security groups, its tags or its image, and so does the machine that replaces it. Replacing goes on for ever
-// then. So the newest machine of a class is looked at. If it has drifted soon after its launch, nodes of that class
-// that drifted for the same reason are replaced one at a time, after pauses that double. A newer machine that has
-// not drifted ends that, and so does a change of the class after which the newest has not.
+// Some drift comes back: another program changes, say, the security groups of each machine right after its launch, so that the machine no
+// longer matches its class, and neither does the machine that replaces it. Replacing would never end.
+//
+// So the planner looks at the newest machine of each class. If that has drifted within atBirth of its launch, nodes of the class with the
+// same drift reason are replaced one at a time, after pauses that double. This ends when the newest machine of the class has not drifted.
 
 const (
 	atBirth     = 5 * time.Minute  // drift within this time of a launch counts as drift from birth
@@ -24,17 +24,18 @@ const (
 	lastPause   = 6 * time.Hour
 )
 
-// recurrence names drift that may come back.
+// recurrence identifies drift that may come back.
 type recurrence struct{ class, reason string }
 
-// A pause says when one more node is replaced to see whether drift still comes back.
+// A pause is the time until one more node is replaced, to see whether the drift still comes back, and its length.
 type pause struct {
 	until time.Time
 	wait  time.Duration
 }
 
-// recurringOf returns the drift with which the newest machine of each class was born, by class. judged is when a newer machine will have
-// been looked at, zero if there is none.
+// recurringOf returns, by class, the reason for which the newest machine of the class drifted within atBirth of its launch. Classes whose
+// newest machine did not are left out. Machines launched less than judgedAfter ago that have not drifted are ignored; judged is when the
+// first of them will count, zero if there is none.
 func recurringOf(s *survey) (out map[string]string, judged time.Time) {
 	type newest struct {
 		created metav1.Time
@@ -73,8 +74,9 @@ func recurringOf(s *survey) (out map[string]string, judged time.Time) {
 	return out, judged
 }
 
-// withoutRecurring leaves out nodes whose drift would come back on their replacements, and notes why they stay. Of each such drift one node
-// passes when its pause is over, to see whether it still comes back.
+// withoutRecurring returns the drifted nodes without those whose drift would come back on their replacements, and notes why these stay. For
+// each recurrence one node passes when the pause is over, to see whether the drift still comes back; then a pause of twice the length
+// begins.
 func (p *pass) withoutRecurring(drifted []*Candidate) (out []*Candidate) {
 	recurring, judged := recurringOf(p.survey)
 	paused := maps.Clone(p.memory.recurring)

@@ -8,26 +8,27 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
-// A Refusal says why a node stays where it is, or why a step is not carried out, as data: a code, and what one must know beside it.
-// Package sentence has the words.
+// A Refusal is the reason why a node stays, or why a step is not carried out, as data: a code and its details. Package sentence turns it
+// into a text.
 //
-// One type for all of them, with few general fields, instead of a type for each: they are sorted, counted, sent as JSON, kept in the
-// journal and compared in tests by code that need not know what they say.
+// There is one type with few general fields, instead of a type for each code, so that other code can sort, count, store and compare
+// refusals without knowing the codes. The comment of each code says which fields it uses. A function that returns a Refusal with the code
+// "" refuses nothing.
 type Refusal struct {
 	Code Code `json:"code"`
-	// Reason is what the node would have gone for, "" where it goes for none.
+	// Reason is why the node would have been removed; "" if the refusal holds for every reason.
 	Reason v1.DisruptionReason `json:"reason,omitempty"`
-	// Node and Claim are what stays. A claim whose Node has not registered has none.
+	// Node and Claim name what stays. Node is "" for a claim whose Node has not registered.
 	Node  string `json:"node,omitempty"`
 	Claim string `json:"nodeClaim,omitempty"`
-	// Pod is what keeps the node, nil where that is the node itself.
+	// Pod is the pod that keeps the node, nil if no pod does.
 	Pod *cluster.PodKey `json:"pod,omitempty"`
-	// Name is the label, annotation, pool, budget or instance type that the code speaks of, and Value what it says.
+	// Name is the label, annotation, pool, budget or instance type that the code is about, and Value is its value.
 	Name  string `json:"name,omitempty"`
 	Value string `json:"value,omitempty"`
 	// Detail is what a gate or an error said.
 	Detail string `json:"detail,omitempty"`
-	// Have is what there is and Need what there would have to be, in the unit that the code names.
+	// Have is the present number or amount, and Need the amount it is compared with, as the comment of the code says.
 	Have float64 `json:"have,omitempty"`
 	Need float64 `json:"need,omitempty"`
 	// Until is when this ends by itself, zero where it does not.
@@ -35,15 +36,15 @@ type Refusal struct {
 	// Stuck are pods without another place, the first few by name, and More how many there are beside them.
 	Stuck []Stuck `json:"stuck,omitempty"`
 	More  int     `json:"more,omitempty"`
-	// Limits are the pools whose limits have to do with it.
+	// Limits names the pools whose limits forbid a replacement.
 	Limits []string `json:"limits,omitempty"`
-	// Quotas are the CapacityQuotas that have to do with it.
+	// Quotas names the CapacityQuotas that forbid a replacement.
 	Quotas []string `json:"quotas,omitempty"`
 	// Why is the engine's reason for a machine that cannot be opened.
 	Why reason.Explanation `json:"why,omitempty"`
 }
 
-// A Stuck pod has no other place than the node it is on.
+// A Stuck pod has no place other than the node it is on; Why is the engine's reason.
 type Stuck struct {
 	Pod cluster.PodKey     `json:"pod"`
 	Why reason.Explanation `json:"why"`
@@ -60,7 +61,7 @@ const (
 	Nominated      Code = "Nominated"        // pods that wait are promised its room, until Until at the latest
 	Rebooting      Code = "Rebooting"        // its machine is being rebooted, and the node comes back
 	Landing        Code = "Landing"          // pods of a node that goes are on their way to it
-	Awaited        Code = "Awaited"          // pods are on their way to places that are theirs only as long as Pod is where it is
+	Awaited        Code = "Awaited"          // pods are on their way to places that their affinity or spread allows only while Pod stays
 	NodeProtected  Code = "NodeDoNotDisrupt" // the Node has the annotation Name
 	ClaimProtected Code = "NodeClaimDoNotDisrupt"
 	Paused         Code = "Paused" // an operator stopped disruption of the pool Name, of all pools if that is empty, and said why in Value
@@ -145,12 +146,12 @@ func Codes() []Code {
 	}
 }
 
-// Passes reports whether the code stands for a stage of a machine's life that ends by itself.
+// Passes reports whether the code describes a state of a node that ends by itself, so that a user need do nothing.
 func (c Code) Passes() bool {
 	return c == NoNode || c == Rebooting || c == NotInitialized || c == Deleting || c == Nominated || c == Landing || c == Awaited
 }
 
-// of says which candidate it is that is refused.
+// of returns the refusal with the names of the candidate's node and claim.
 func (r Refusal) of(c *Candidate) Refusal {
 	r.Node, r.Claim = c.Name(), c.Node.Claim.Name
 	return r

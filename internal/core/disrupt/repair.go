@@ -11,15 +11,20 @@ import (
 )
 
 // Repair replaces or reboots broken nodes: nodes with a fault that has lasted for longer than the provider's policies tolerate. It differs
-// from drift in what may keep a node: neither the node's own do-not-disrupt nor that it was never initialised does; pods do unless a grace
-// period bounds the drain; the annotation do-not-repair does; and so does a pool of which more than a fifth is broken, because then it is
-// hardly the machines. Before a node is replaced, every pod of it that comes back must have another place, also a pod that could not be
-// evicted now. Pods of a node that is rebooted go where there is room, or come back to it.
+// from drift in what keeps a node:
+//
+//   - The annotation do-not-disrupt on Node or claim does not, nor that the node was never initialised.
+//   - Protected pods do, unless a grace period bounds the drain.
+//   - The annotation do-not-repair does.
+//   - If more than a fifth of the pool is broken, all its nodes stay: the cause is hardly in the machines.
+//
+// Before a node is replaced, each of its pods that will come back must have another place, even if it could not be evicted now. Pods of a
+// node that is rebooted go where there is room, or come back to it.
 
 // due reports whether the node has a fault for which it may be repaired now.
 func (c *Candidate) due(s *survey) bool { return c.Fault != nil && !c.Fault.Due.After(s.w.Now) }
 
-// broken lists the nodes that may be repaired now, the worst first, and says why the others that are due stay.
+// broken returns the nodes that may be repaired now, the highest score of their faults first, and why the others that are due stay.
 func (s *survey) broken() (out []*Candidate, stay []Refusal) {
 	for _, c := range s.rows {
 		if s.busy(c) || !c.due(s) {
@@ -38,7 +43,8 @@ func (s *survey) broken() (out []*Candidate, stay []Refusal) {
 	return out, stay
 }
 
-// keepsBroken says what keeps a node that is due from being repaired, apart from budgets; its code is "" if nothing does.
+// keepsBroken returns what keeps a node that is due from being repaired, apart from budgets; the code is "" if nothing does. It ignores
+// those blocks that do not count for repair (see Repair above).
 func (s *survey) keepsBroken(c *Candidate) Refusal {
 	if b := c.Block; b != nil && b.Code != NodeProtected && b.Code != ClaimProtected && b.Code != NotInitialized && b.Code != Awaited {
 		return *b
@@ -58,7 +64,8 @@ func (s *survey) keepsBroken(c *Candidate) Refusal {
 	return Refusal{}
 }
 
-// forRepair returns the candidate with every pod of it that comes back.
+// forRepair returns a copy of the candidate whose Pods are all that will come back and so need a place, even those that could not be
+// evicted now.
 func (c *Candidate) forRepair() *Candidate {
 	out := *c
 	out.Pods = nil
@@ -70,14 +77,15 @@ func (c *Candidate) forRepair() *Candidate {
 	return &out
 }
 
-// mendable reports whether a reboot may mend a broken node. A node that has drifted is replaced sooner or later anyway; without a boot id
-// no boot would be noticed; and where users approve what happens to nodes, they approve replacements.
+// mendable reports whether a broken node is to be rebooted and not replaced. A node that has drifted is replaced anyway. Without a boot id
+// the reboot would not be noticed. In pools whose steps need approval, nodes are replaced: plans describe no reboots.
 func (c *Candidate) mendable() bool {
 	return c.Fault.Reboot && c.Drifted == nil && c.Node.Initialized() && c.Node.Node.Status.NodeInfo.BootID != "" &&
 		!c.Pool.AsksApproval()
 }
 
-// reboots proposes to reboot broken nodes, in their order, as budgets allow, and returns the others.
+// reboots returns a step for each broken node that is to be rebooted, in their order and as far as budgets allow, and the nodes that are
+// not mendable. A mendable node that the budgets do not allow now is in neither.
 func (s *search) reboots(of replacing, counted []*Candidate) (steps []*Step, others []*Candidate) {
 	now := s.ledger.Fits(of.reason, counted)
 	for _, c := range counted {
@@ -92,8 +100,9 @@ func (s *search) reboots(of replacing, counted []*Candidate) (steps []*Step, oth
 	return steps, others
 }
 
-// repairs proposes to reboot or replace broken nodes as budgets allow. Nodes that were never initialised count in no budget, so none holds
-// them; a node that did not come back from a reboot counts.
+// repairs returns the steps that reboot or replace broken nodes as far as budgets allow. Nodes that were never initialised count in no
+// budget, so none keeps them; but a node that did not come back from a reboot counts. No pod is placed onto a broken node (closed). What
+// keeps a node that finds no replacement is noted with hold.
 func (s *search) repairs(broken []*Candidate) []*Step {
 	of := replacing{method: Repair, reason: v1.DisruptionReasonUnhealthy, closed: map[string]bool{}}
 	var counted, others []*Candidate

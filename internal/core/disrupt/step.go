@@ -11,7 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// A Method is the kind of thinking that proposed a step.
+// A Method is the part of the planner that proposed a step.
 type Method string
 
 // The methods, in the order in which they are asked.
@@ -23,7 +23,7 @@ const (
 	SingleNode Method = "single"
 )
 
-// ConsolidationType is the method in metrics: "" for those that do not consolidate.
+// ConsolidationType returns the method as metrics name it, "" for drift and repair.
 func (m Method) ConsolidationType() string {
 	if m == Repair {
 		return ""
@@ -31,8 +31,9 @@ func (m Method) ConsolidationType() string {
 	return string(m)
 }
 
-// Waits reports whether steps of this method are looked at again after the validation delay, before anything is done. Only
-// consolidation moves pods for money; an empty node disturbs no pod, and a drifted one is replaced at any price.
+// Waits reports whether steps of this method are confirmed after the validation delay before they are started. Only the consolidation of
+// nodes with pods is: it moves pods to save money. The removal of an empty node moves no pod, and drifted and broken nodes are replaced at
+// any price.
 func (m Method) Waits() bool { return m == MultiNode || m == SingleNode }
 
 // A Step is one change of the fleet that can be made by itself: open what replaces, wait for it, remove the rest.
@@ -40,8 +41,8 @@ func (m Method) Waits() bool { return m == MultiNode || m == SingleNode }
 // It is complete: the loop that carries it out needs nothing else, and a reader, in the journal or in a plan that waits for
 // approval, can say what was going to happen and why it was worth it. Prices are of an hour, as expected when it was proposed.
 //
-// Invariant: After ≤ Worst, and Worst < Before, or equal where nodes get fewer;
-// drift and repair alone may cost more than what they replace. A reboot opens nothing, and its nodes stay.
+// Invariant: After ≤ Worst, and Worst < Before; Worst may equal Before if there are fewer nodes afterwards. Only drift and repair may cost
+// more than what they replace. A reboot opens nothing, and its nodes stay.
 type Step struct {
 	Method Method
 	Reason v1.DisruptionReason
@@ -50,18 +51,16 @@ type Step struct {
 	Place  []engine.Placement // pods of removed nodes that go to running nodes
 	Before cloud.NanoUSD      // price of what is removed
 	After  cloud.NanoUSD      // what launch is expected to pay for what is opened
-	Worst  cloud.NanoUSD      // the most that launch can come to pay for it
-	Own    cloud.NanoUSD      // what the nodes that there will be fewer are reckoned to cost by themselves
-	Risk   cloud.NanoUSD      // by how much less interruptions are reckoned to cost; negative where it is more
+	Worst  cloud.NanoUSD      // the most that launch may pay for it
+	Own    cloud.NanoUSD      // by how much the estimated overhead of nodes falls, which is on no bill; at least 0, see Gains
+	Risk   cloud.NanoUSD      // by how much the estimated cost of interruptions falls; negative if it rises
 	Score  []PoolScore        // how pools with policy Balanced judge the step
 	Reboot bool               // the machines are rebooted and not removed
 	First  TerminateFirst     // why nothing is opened although the nodes are replaced; "" otherwise
 }
 
-// ID names the step: the same nodes for the same reason have the same ID.
-//
-// A step is found again by it after the world has changed: the openings may be others by then, while it is still the same thing that was
-// refused, that failed, or that waits for its second look.
+// ID returns the reason and the sorted names of the claims. Steps that remove the same nodes for the same reason have the same ID, whatever
+// they open. So a step that waits, failed or was refused is recognized when a later pass proposes it again with other replacements.
 func (s *Step) ID() string {
 	names := make([]string, len(s.Remove))
 	for i, c := range s.Remove {
@@ -107,7 +106,8 @@ func (s *Step) restarts() (n int) {
 // nothing where there are fewer nodes.
 func (s *Step) Saves() cloud.NanoUSD { return s.Before - s.After }
 
-// Gains is what decisions make of that: a node costs something by itself, and so may an interruption; neither is on a bill.
+// Gains returns by how much the step is better for decisions: what it saves, and the estimated overhead of nodes and cost of interruptions
+// that it avoids. These two are on no bill.
 func (s *Step) Gains() cloud.NanoUSD { return s.Saves() + s.Own + s.Risk }
 
 // removes reports whether the step removes a candidate's node.
@@ -124,7 +124,7 @@ func (s *Step) Pods() int {
 	return n
 }
 
-// Cost is what the step costs in moved pods.
+// Cost returns the sum of the costs of its candidates, as Candidate defines them: 1 for each node, and about 1 for each pod that moves.
 func (s *Step) Cost() float64 {
 	cost := 0.0
 	for _, c := range s.Remove {
@@ -133,12 +133,12 @@ func (s *Step) Cost() float64 {
 	return cost
 }
 
-// moves is how much the pods mind that a step moves, an ordinary one as much as 1.
+// moves returns the cost of moving the pods alone, 1 for an ordinary pod.
 func (s *Step) moves() float64 { return s.Cost() - float64(len(s.Remove)) }
 
-// Begin notes that the step is under way: its nodes go, and their pods have seats where they are to be. claims are
-// those that were created for what it opens, in that order; they stand in the draft already. Pods that do not
-// exist, for which a buffer keeps room, get no seats.
+// Begin notes in the draft that the step is under way: it marks the nodes for removal, and plans a seat for each pod on the node where it
+// is to go. claims are the names of the claims created for Open, in the same order; the draft must have them already. The placeholder pods
+// of capacity buffers get no seats.
 func (s *Step) Begin(d *cluster.Draft, claims []string, now time.Time) {
 	for _, c := range s.Remove {
 		d.MarkForRemoval(c.Node.Claim.Name)

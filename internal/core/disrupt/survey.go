@@ -19,12 +19,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/surge"
 )
 
-// A survey describes each of our nodes, worked out in one walk over them: who proposes, confirms or explains reads it, and
-// counts nothing again. It never changes.
-//
-// Every question about a node is asked of its row. Before there were rows, candidates, budgets, prices and explanations each walked the
-// nodes with rules of their own, and disagreed about what a node on its way out is; a page that says why a node stays must say what the
-// planner thinks, not something like it.
+// A survey describes each Karpenter node: its pods, price, faults and what keeps it. It is made in one walk over the nodes and then never
+// changes. The code that proposes, confirms and explains steps reads only this description, so all of it agrees, for example on which nodes
+// are on their way out. An explanation of why a node stays must give the planner's own reason.
 type survey struct {
 	w        *World
 	settings Settings
@@ -37,27 +34,27 @@ type survey struct {
 	pools map[string]*poolSum
 
 	waiting  []*cluster.Pod  // pods that need a place: pending ones and those of nodes on their way out
-	resting  spares          // for which buffers have room
+	resting  spares          // placeholder pods for which capacity buffers keep room
 	closed   map[string]bool // nodes that take no moved pods
 	coming   map[string]bool // nodes on which room is kept for pods of other steps
 	settling map[string]bool // nodes onto which consolidation, too, moves none: a pod came or went a short while ago
 }
 
-// A Candidate is a Karpenter node, and what decisions read of it. It may be removed if nothing blocks it.
+// A Candidate is the description of a Karpenter node in a survey. The node may be removed if nothing blocks it.
 //
-// Block and Held are two fields because drift may overcome one of them. What blocks a node speaks for itself: it is not ready, it is
-// going, a user forbade it. What holds it are its pods, and a claim with a termination grace period says that pods do not hold it for
-// ever.
+// Block and Held are two fields because drift may overcome Held. Block is about the node: it is not ready, it is going already, or a user
+// forbade its removal. Held is about its pods. If the claim has a termination grace period, drift may remove the node although pods hold
+// it.
 //
-// Cost is 1 for the node, even an empty one, and about 1 for each pod that moves, so that a ratio of price to cost never divides by
-// nothing and prefers, of two nodes with as many pods, the dearer.
+// Cost is 1 for the node, even an empty one, plus about 1 for each pod that moves. So price divided by cost is always defined, and of two
+// nodes with as many pods it prefers the dearer.
 type Candidate struct {
 	Node *cluster.Node
-	Pool *v1.NodePool // nil where the node names none that is known
+	Pool *v1.NodePool // nil if the node names no known pool
 	// Pods must have a place before the node goes.
 	Pods []*cluster.Pod
-	// Spares rest on it: a buffer keeps room for them here. Consolidation gives them another place, what else
-	// removes nodes does if it can.
+	// Spares are placeholder pods for which a capacity buffer keeps room on this node. Consolidation must find them another place; drift
+	// and repair do if they can.
 	Spares []*cluster.Pod
 	// Block says what keeps the node from going for any reason, nil if nothing does.
 	Block *Refusal
@@ -65,7 +62,7 @@ type Candidate struct {
 	Held *Refusal
 
 	Price          cloud.NanoUSD
-	Risk           cloud.NanoUSD // what interruptions are reckoned to cost beside the price
+	Risk           cloud.NanoUSD // estimated cost of spot interruptions, which is not part of the price
 	Priced         bool          // the type, zone and capacity type are known and offered
 	Cost           float64
 	Restarts       int // workloads that are restarted so that their pods leave
@@ -87,7 +84,7 @@ type poolSum struct {
 	nodes, faulty int
 }
 
-// surveyOf surveys a world.
+// surveyOf makes the survey of a world.
 func surveyOf(w *World) *survey {
 	s := &survey{
 		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now),
@@ -151,7 +148,7 @@ func (s *survey) ours(claim *v1.NodeClaim) bool {
 	return false
 }
 
-// looking returns the pods that look for a place because their node, ours or not, is on its way out.
+// looking returns the pods of a node on its way out that need another place; none for other nodes. The node may also be another program's.
 func (s *survey) looking(n *cluster.Node) (out []*cluster.Pod) {
 	if n.MarkedForRemoval || n.Claim != nil && n.Claim.DeletionTimestamp != nil {
 		for _, p := range n.Pods {
@@ -163,7 +160,8 @@ func (s *survey) looking(n *cluster.Node) (out []*cluster.Pod) {
 	return out
 }
 
-// room notes what a node with a claim means for pods that look for a place, and returns those on it that do.
+// room notes whether pods may be placed onto a node with a claim (closed, settling). If the node is on its way out, room returns those of
+// its pods that need another place.
 func (s *survey) room(n *cluster.Node, f *facts) []*cluster.Pod {
 	if n.Node != nil && s.settles(f) {
 		s.settling[n.Name] = true
@@ -177,12 +175,11 @@ func (s *survey) room(n *cluster.Node, f *facts) []*cluster.Pod {
 	return nil
 }
 
-// settled pods need no place where some nodes are closed: they are not given any, or have a seat on a node that
-// takes no others. A pod that is planned onto a node which does is asked for again: the engine gives it that place,
-// and counts it there whenever it matters who is beside whom.
+// settled reports whether the engine need not be asked for a place for a pod.
 //
-// The room of a pod that already has a plan is taken. To ask for it again would plan two machines for one pod: a
-// machine that boots already, and a machine that this pass would wait for.
+// A pod without seat is settled if it is held. A pod with a seat is settled if the machine of the seat is gone or closed to other pods, or
+// the seat is still kept. Its room is taken there already; to ask again could plan a second machine for it, beside the first that still
+// boots. Other pods are asked for again.
 func (s *survey) settled(p *cluster.Pod, closed map[string]bool) bool {
 	plan, planned := s.w.Snap.Planned(p.PodKey)
 	if !planned {
@@ -192,10 +189,8 @@ func (s *survey) settled(p *cluster.Pod, closed map[string]bool) bool {
 	return target == nil || closed[target.Name] || seat.Kept(s.w.Snap, plan, s.w.Now)
 }
 
-// settles reports whether a node saw a pod come or go less than its pool's consolidateAfter ago.
-//
-// consolidateAfter is about the pool's own nodes going, but what it guards against is a node that something happens on: pods that come
-// and go there say that its free room is spoken for, for any question.
+// settles reports whether a pod came to a node or left it less than its pool's consolidateAfter ago. Consolidation moves no pods onto such
+// a node, because its free room is probably needed for pods that come and go.
 func (s *survey) settles(f *facts) bool {
 	p, ok := s.w.Pools[f.pool]
 	if !ok {
@@ -205,10 +200,10 @@ func (s *survey) settles(f *facts) bool {
 	return after != nil && *after > 0 && !f.consolidatable
 }
 
-// read makes the row of a node with a claim.
+// read describes a node with a claim.
 //
-// Most nodes have neither a pod that is protected nor a pod that a budget counts. Then the clock decides nothing
-// about them, and what was read of the row at an earlier look is taken unchanged.
+// Most nodes have neither a protected pod nor a pod under a PodDisruptionBudget. Then nothing depends on the time, and the pods are taken
+// from the cached facts.
 func (s *survey) read(n *cluster.Node, f *facts) *Candidate {
 	c := &Candidate{Node: n, Cost: f.cost, Block: s.block(n, f), Spares: s.resting.on[n.Name], bought: f.bought, zone: f.zone,
 		rebooted: f.rebooted}
@@ -241,8 +236,8 @@ func (s *survey) read(n *cluster.Node, f *facts) *Candidate {
 		if surges || s.pdbs.CurrentlyReschedulable(p, s.w.Now) {
 			c.Pods = append(c.Pods, p)
 		}
-		// Of several that hold it, the longest one is reported: a user who waits for the other would hear a new reason then. A zero
-		// time is for good.
+		// Of several pods that hold the node, the pod that holds it longest is reported, so that the reason does not change when the
+		// first of them ends. A zero Until means for good.
 		if b := s.podBlock(n, p); b != nil && (c.Held == nil || b.Until.After(c.Held.Until) &&
 			!c.Held.Until.IsZero() || b.Until.IsZero()) {
 			c.Held = b
@@ -251,14 +246,14 @@ func (s *survey) read(n *cluster.Node, f *facts) *Candidate {
 	return c
 }
 
-// await blocks a node whose pods others count on that are on their way.
+// await blocks a node if awaited pods, which are on their way to other nodes, need one of its pods to stay. See awaited.
 func (s *survey) await(c *Candidate) {
 	if at := slices.IndexFunc(c.Pods, func(p *cluster.Pod) bool { return s.awaited.looksFor(p, c.Node) }); at >= 0 && c.Block == nil {
 		c.Block = &Refusal{Code: Awaited, Node: c.Node.Name, Claim: c.Node.Claim.Name, Pod: &c.Pods[at].PodKey}
 	}
 }
 
-// count adds a node to the sums of its pool.
+// count adds a node to the sums of its pool. Budgets do not count nodes that were never initialized or whose machine is being terminated.
 func (s *survey) count(c *Candidate, f *facts) {
 	if c.Pool == nil {
 		return
@@ -285,10 +280,10 @@ func (s *survey) count(c *Candidate, f *facts) {
 	}
 }
 
-// block applies the rules about the node itself, in the order in which users know them.
+// block returns the first rule about the node itself that keeps it from being removed, nil if none does.
 //
-// The order matters to people only: the first is reported. What ends by itself comes first, because its reader needs do nothing, then
-// the wishes of users, then what is not known.
+// The order only decides which rule users see. What ends by itself comes first, because a user need do nothing about it; then what users
+// forbade; then what is not known.
 func (s *survey) block(n *cluster.Node, f *facts) *Refusal {
 	block := func(code Code, name string, until time.Time) *Refusal {
 		r := &Refusal{Code: code, Node: n.Name, Claim: n.Claim.Name, Name: name, Until: until}
@@ -326,10 +321,10 @@ func (s *survey) block(n *cluster.Node, f *facts) *Refusal {
 	return nil
 }
 
-// podBlock applies do-not-disrupt, for pods of every kind, and the PodDisruptionBudgets of pods that would be evicted.
+// podBlock returns how a pod keeps its node, nil if it does not: by do-not-disrupt, or by a PodDisruptionBudget that allows no eviction.
 //
-// A pod that gets no new place (of a DaemonSet, or finished) needs no eviction, so no budget holds it; but do-not-disrupt
-// on it still says that a user watches it.
+// A pod that is not evicted (of a DaemonSet, or finished) is held by no budget, but do-not-disrupt on it counts. A pod that leaves by a
+// restart of its Deployment (surges) is held by no budget either.
 func (s *survey) podBlock(n *cluster.Node, p *cluster.Pod) *Refusal {
 	block := func(code Code) *Refusal { // of few pods: nothing is made for the others
 		return &Refusal{Code: code, Node: n.Name, Claim: n.Claim.Name, Pod: &p.PodKey}
@@ -369,7 +364,7 @@ func (s *survey) surges(p *cluster.Pod) bool {
 	return budget != nil
 }
 
-// candidates lists the nodes that may go, by name.
+// candidates returns the nodes that nothing blocks and that take part in no step, by name. Pods may still hold them.
 func (s *survey) candidates() []*Candidate {
 	return slices.DeleteFunc(slices.Clone(s.rows), func(c *Candidate) bool { return c.Block != nil || s.busy(c) })
 }
@@ -389,27 +384,28 @@ func (s *survey) blocks() (out []Refusal) {
 	return out
 }
 
+// busy reports whether the node takes part in another step, or is left aside.
 func (s *survey) busy(c *Candidate) bool { return s.w.Busy[c.Node.Claim.UID] }
 
 // Name is the name of the candidate's node.
 func (c *Candidate) Name() string { return c.Node.Name }
 
-// Empty candidates run nothing that needs another place, and no buffer rests on them.
+// Empty reports whether the node runs no pod that needs another place and no capacity buffer keeps room on it.
 func (c *Candidate) Empty() bool { return len(c.Pods)+len(c.Spares) == 0 }
 
-// idle candidates run nothing that comes back when they go, not even what cannot be given a place beforehand.
+// idle reports whether the node runs no pod that would come back elsewhere, not even one for which no place could be found beforehand.
 func (c *Candidate) idle() bool { return Vacated(c.Node) }
 
 // Ratio says how much is saved for each pod that has to move.
 func (c *Candidate) Ratio() float64 { return float64(c.Price) / c.Cost }
 
-// moves is how much its pods mind that a candidate goes, an ordinary one as much as 1.
+// moves returns the cost of moving the candidate's pods, 1 for an ordinary pod.
 func (c *Candidate) moves() float64 { return c.Cost - 1 }
 
 // Static candidates belong to a pool with a fixed number of nodes.
 func (c *Candidate) Static() bool { return c.Pool.Spec.Replicas != nil }
 
-// unconsolidated reports whether the node says, by an annotation of the days before do-not-disrupt, that it is not to be consolidated.
+// unconsolidated reports whether the node has the annotation do-not-consolidate, which was used before do-not-disrupt existed.
 func (c *Candidate) unconsolidated() bool {
 	return c.Node.Node.Annotations[v1.DoNotConsolidateAnnotationKey] == "true"
 }

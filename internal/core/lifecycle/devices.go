@@ -9,8 +9,8 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// Unpublished names the drivers that the pods of a claim count on and that have not published a whole pool of
-// devices of its node yet. Until they have, it is not known what the node has.
+// Unpublished returns the DRA drivers that the claim's annotation asks for and that have not yet published a complete pool of devices of
+// the node. Until they have, it is not known which devices the node has, so it does not count as initialized.
 func Unpublished(claim *v1.NodeClaim, node string, all iter.Seq[*resourcev1.ResourceSlice]) (out []string) {
 	asked := claim.Annotations[v1.RequestedDRADriversAnnotationKey]
 	if asked == "" {
@@ -24,7 +24,8 @@ func Unpublished(claim *v1.NodeClaim, node string, all iter.Seq[*resourcev1.Reso
 	return out
 }
 
-// publishes reports whether some pool of a driver with devices of a node is complete, in its newest generation.
+// publishes reports whether a driver has a pool with devices of the node that is complete: in its newest generation there are as many
+// ResourceSlices as it announces.
 func publishes(driver, node string, all iter.Seq[*resourcev1.ResourceSlice]) bool {
 	type pool struct {
 		generation, want, have int64

@@ -15,7 +15,7 @@ type Ending uint8
 
 // Endings, in order.
 const (
-	Nothing     Ending = iota // it has no Karpenter finalizer: it is not ours to end
+	Nothing     Ending = iota // it has no Karpenter finalizer, so Karpenter does nothing
 	Stamp                     // write the time by which it must be drained
 	DeleteNodes               // delete its nodes; their own end drains them and stops the machine
 	AwaitNodes                // the nodes are on their way out
@@ -23,8 +23,8 @@ const (
 	Finish                    // take the finalizer off
 )
 
-// End says what a deleted claim needs. The machine is stopped only when no node is left, so that pods leave first. A node that
-// never registered is left alone, because nothing of Karpenter runs on it.
+// End returns what a deleted claim needs next. The machine is stopped only when no Node is left, so that pods leave first. A Node that
+// never registered is not deleted and not waited for: its taint has kept ordinary pods away.
 func End(v View) Ending {
 	switch {
 	case !slices.Contains(v.Claim.Finalizers, v1.TerminationFinalizer):
@@ -42,10 +42,11 @@ func End(v View) Ending {
 	return Finish
 }
 
-// IsRegistered nodes have been registered, whether or not a crash kept that from being written on their claim: pods may run there.
+// IsRegistered reports whether a Node has the label of a registered one. It reads the Node because a crash may have kept the claim's
+// condition from being written, while pods run on the Node already.
 func IsRegistered(n *corev1.Node) bool { return n.Labels[v1.NodeRegisteredLabelKey] == "true" }
 
-// Stamped returns the claim with the time by which it must be drained: its deletion plus its grace period.
+// Stamped returns the claim with the time by which it must be drained: its deletion plus its grace period. The claim must have both.
 func Stamped(claim *v1.NodeClaim) *v1.NodeClaim {
 	deadline := claim.DeletionTimestamp.Add(claim.Spec.TerminationGracePeriod.Duration)
 	return WithDeadline(claim, deadline)

@@ -5,10 +5,10 @@ import "slices"
 // remembered is how many outcomes of registration are kept for a pool.
 const remembered = 4
 
-// Health is what the last few registrations of a pool say about it. The zero value knows nothing.
+// Health remembers whether the last few registrations of machines of a pool succeeded. The zero value remembers none.
 type Health struct{ outcomes []bool }
 
-// A Verdict is what a Health says.
+// A Verdict is what follows from a Health.
 type Verdict uint8
 
 // Verdicts.
@@ -24,7 +24,8 @@ func (h Health) With(succeeded bool) Health {
 	return Health{out[max(0, len(out)-remembered):]}
 }
 
-// Verdict is Unhealthy if half of what is remembered, at its fullest, failed: one failure among few is no verdict.
+// Verdict returns Unhealthy if at least half of remembered outcomes failed, that is two, even while fewer than four are known: one failure
+// does not make a pool unhealthy.
 func (h Health) Verdict() Verdict {
 	failed := 0
 	for _, ok := range h.outcomes {
@@ -41,7 +42,7 @@ func (h Health) Verdict() Verdict {
 	return Healthy
 }
 
-// HealthOf is the health that a restarted controller assumes of a pool, by the verdict that stands in its condition.
+// HealthOf returns the health that a restarted controller assumes for a pool: outcomes that give the verdict in the pool's condition.
 func HealthOf(v Verdict) Health {
 	switch v {
 	case Healthy:

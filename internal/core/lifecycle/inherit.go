@@ -15,12 +15,13 @@ import (
 	"karpenter.sh/karpenter/internal/core/drift"
 )
 
-// joinBy is how long an inherited machine may be without Node before it is taken for a machine that never joins: as
-// long as a machine of our own.
+// joinBy is how long an inherited machine may be without a Node before it gets a claim nevertheless. Machines that Karpenter launches
+// have as long to register.
 const joinBy = 15 * time.Minute
 
-// Heirs are the pools that stand in for Provisioners, by the Provisioner's name. Where several want to, it is nil:
-// it is not known whose the machines would be.
+// Heirs returns the pools that take over the machines of Provisioners (the API before NodePools), by the Provisioner's name. If several
+// pools name the same Provisioner, the entry is nil: it is not known which of them should have the machines. Pools that are being
+// deleted, and static ones, take none over.
 func Heirs(pools iter.Seq[*v1.NodePool]) map[string]*v1.NodePool {
 	out := map[string]*v1.NodePool{}
 	for pool := range pools {
@@ -50,7 +51,8 @@ type Bequest struct {
 	Many  bool
 }
 
-// Inherited reports whether the machine gets a claim of its heir, or else what keeps it from that; "" if nothing is to be done.
+// Inherited reports whether the machine gets a claim of its heir now. If not, why is what keeps it from that, for an operator to solve; it
+// is "" if there is nothing to solve: the machine has a claim, is being deleted, or needs more time.
 func (b *Bequest) Inherited() (adopt bool, why Hindrance) {
 	switch {
 	case b.Claimed || b.Machine.Deleting:
@@ -69,13 +71,13 @@ func (b *Bequest) Inherited() (adopt bool, why Hindrance) {
 	return len(b.Nodes) == 1 || b.Alone >= joinBy, ""
 }
 
-// fits reports whether a Node is of the machine's Provisioner, and of no other pool than the heir.
+// fits reports whether a Node has the label of the machine's Provisioner and does not have that of a pool other than the heir.
 func (b *Bequest) fits(n *corev1.Node) bool {
 	pool := n.Labels[v1.NodePoolLabelKey]
 	return n.Labels[v1.ProvisionerLabelKey] == b.Machine.Provisioner && (pool == "" || pool == b.Heir.Name)
 }
 
-// A Hindrance is why a machine that was inherited gets no claim.
+// A Hindrance is why a machine that a Karpenter without NodeClaims launched gets no claim.
 type Hindrance string
 
 // Hindrances.
@@ -86,13 +88,14 @@ const (
 	ManyWithoutNode Hindrance = "ManyWithoutNode"
 )
 
-// ManyAlone reports whether so many inherited machines have no Node that our picture of the Nodes is to be doubted, and not the machines.
+// ManyAlone reports whether so many inherited machines have no Node that the picture of the Nodes is more likely wrong than the machines.
+// See Mass for how many that are.
 func ManyAlone(machines, alone []cloud.Machine, now time.Time) bool {
 	return len(Mass(machines, alone, now)) > 0
 }
 
-// Claim returns the claim that takes the machine over. The node stays unchanged: its own fields count before what the pool gives to new
-// nodes, and startup taints are of the past.
+// Claim returns the claim that takes the machine over. The claim must change nothing on the Node when it joins it. So it has no startup
+// taints, only those taints of the pool that the Node has too, and the values of the Node for labels that both have.
 func (b *Bequest) Claim() *v1.NodeClaim {
 	var node *corev1.Node
 	if len(b.Nodes) == 1 {
@@ -119,8 +122,7 @@ func (b *Bequest) Claim() *v1.NodeClaim {
 	return c
 }
 
-// describes reports whether a label of a node tells what its machine is. The claim has it from the node, so that
-// nothing else is written onto it.
+// describes reports whether a label describes the machine: type, zone, architecture and so on. The claim gets these labels from the Node.
 func describes(key string) bool {
 	switch key {
 	case corev1.LabelInstanceTypeStable, corev1.LabelArchStable, corev1.LabelOSStable, corev1.LabelTopologyZone,
@@ -130,8 +132,8 @@ func describes(key string) bool {
 	return false
 }
 
-// claimName is the name of a claim for a machine that no tag names one for. It is the same whenever it is asked
-// for, so that a claim is made once.
+// claimName returns the name of the claim that takes over a machine: the name in the machine's tags, else that of its Node, else a name
+// made from its provider id. The same machine always gets the same name, so that no second claim is created for it.
 func claimName(pool *v1.NodePool, node *corev1.Node, m cloud.Machine) string {
 	switch {
 	case m.ClaimName != "":
@@ -142,7 +144,7 @@ func claimName(pool *v1.NodePool, node *corev1.Node, m cloud.Machine) string {
 	return pool.Name + "-" + drift.Digest(m.ProviderID)
 }
 
-// stamped are the annotations that tell which template a claim is of, as a pool has them.
+// stamped returns those annotations of a pool that its claims have too, to compare them for drift.
 func stamped(pool *v1.NodePool) map[string]string {
 	out := map[string]string{}
 	for _, key := range []string{v1.NodePoolHashAnnotationKey, v1.NodePoolHashVersionAnnotationKey, v1.KubeletCompatibilityAnnotationKey} {
@@ -153,19 +155,19 @@ func stamped(pool *v1.NodePool) map[string]string {
 	return out
 }
 
-// older reports whether an owner is of a kind that machines were launched for before there were claims. Such owners
-// may be deleted with their definitions; the Node may not go with them.
+// older reports whether an owner is a Provisioner or a Machine of an older API version. These objects may be deleted together with their
+// definitions, and the garbage collector must not delete the Node with them.
 func older(r metav1.OwnerReference) bool {
 	group, version, _ := strings.Cut(r.APIVersion, "/")
 	return group == v1.Group && version != v1.GroupVersion.Version && (r.Kind == "Provisioner" || r.Kind == "Machine")
 }
 
-// disowned takes owners of older kinds away.
+// disowned returns the owners without those of older kinds.
 func disowned(owners []metav1.OwnerReference) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(owners), older)
 }
 
-// adopted are the labels and annotations by which a claim and its pool belong together.
+// adopted returns the labels of a claim that takes over a machine for a pool: those of the template, the pool's name and the node class.
 func adopted(pool *v1.NodePool) map[string]string {
 	labels := maps.Clone(pool.NodeLabels())
 	ref := pool.Spec.Template.Spec.NodeClassRef

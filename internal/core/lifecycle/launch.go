@@ -16,7 +16,9 @@ import (
 // maxMessage is the longest error text of a condition.
 const maxMessage = 300
 
-// Launched returns the claim as of the moment when m runs for it, with what the next step would write.
+// Launched returns the claim with what is known once the machine m was launched for it: provider id, labels, capacity, condition Launched.
+// It also sets Registered, as the next step would, which saves a write. A label of the claim counts before the machine's, and that before
+// what the requirements decide.
 func Launched(claim *v1.NodeClaim, m cloud.Machine, now time.Time, words Words) *v1.NodeClaim {
 	out := another(claim)
 	out.Labels = merge(merge(decided(claim), m.Labels), claim.Labels)
@@ -30,7 +32,7 @@ func Launched(claim *v1.NodeClaim, m cloud.Machine, now time.Time, words Words) 
 	return out
 }
 
-// decided are the labels that the claim's requirements leave no choice about.
+// decided returns the labels for which the claim's requirements allow only one value.
 func decided(claim *v1.NodeClaim) map[string]string {
 	out := map[string]string{}
 	for _, r := range claim.Spec.Requirements {
@@ -51,7 +53,9 @@ type Failure struct {
 	Claim  *v1.NodeClaim // with the condition that tells about it, to be written before the next try
 }
 
-// Failed returns what err, the answer to a launch, means.
+// Failed returns what the error of a launch means: the claim is given up, for lack of capacity or because its node class is not ready; or
+// it is tried again, and the claim's condition says why. An unjudged class may still turn out to be ready. A launch that the cloud has
+// refused is tried with a new token.
 func Failed(claim *v1.NodeClaim, err error, now time.Time) Failure {
 	if _, ok := errors.AsType[*cloud.NoCapacityError](err); ok {
 		return Failure{GiveUp: InsufficientCapacity}
@@ -80,6 +84,7 @@ func nextToken(claim *v1.NodeClaim) {
 	claim.Annotations = merge(claim.Annotations, map[string]string{v1.LaunchTokenAnnotationKey: strconv.Itoa(n + 1)})
 }
 
+// cut shortens a message to maxMessage bytes.
 func cut(message string) string {
 	if len(message) < maxMessage {
 		return message

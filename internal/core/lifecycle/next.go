@@ -13,15 +13,15 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// A View is what decides about a claim.
+// A View is all that Next and End read about a claim.
 type View struct {
 	Claim *v1.NodeClaim
 	// Nodes are those with the claim's provider id. There should be one at most.
 	Nodes []*corev1.Node
-	// NeedsOpenNode says that something without which a node may never become ready does not tolerate the unregistered taint:
-	// the taint then goes at registration, whatever the settings say.
+	// NeedsOpenNode says that a DaemonSet on the host's network, without which a node may never become ready, does not tolerate the
+	// unregistered taint. Then the taint is removed at registration, even with Settings.HoldTaint.
 	NeedsOpenNode bool
-	// Unpublished are the drivers whose devices of the node are waited for.
+	// Unpublished are the DRA drivers that have not published their devices of the node yet; the node is not initialized before.
 	Unpublished []string
 	// PendingHook names what the provider still does before the Node may be registered; "" if nothing.
 	PendingHook string
@@ -37,7 +37,7 @@ type Settings struct {
 	// Words are what conditions say; nil leaves them without a message. RebootWords are those about reboots that ended.
 	Words       Words
 	RebootWords RebootWords
-	// Reboots says that machines are rebooted. Otherwise those are finished that another Karpenter began.
+	// Reboots says that machines may be rebooted. Without it, reboots that another Karpenter began are only finished or called off.
 	Reboots bool
 }
 
@@ -71,11 +71,11 @@ func (w RebootWords) of(e RebootEnd) string {
 const (
 	launchTimeout       = 5 * time.Minute  // until the cloud must have started a machine
 	registrationTimeout = 15 * time.Minute // until its node must have joined
-	shownAfter          = 2 * time.Minute  // until the cloud shows it for sure
-	shownWithin         = time.Minute      // until what was written to a node is seen
+	shownAfter          = 2 * time.Minute  // from the launch until the cloud surely lists the machine
+	shownWithin         = time.Minute      // from a write to a Node until the snapshot surely shows it
 )
 
-// A Kind is what the shell has to do.
+// A Kind is what package claim has to do.
 type Kind uint8
 
 // The steps of a claim.
@@ -109,7 +109,7 @@ type Milestone uint8
 const (
 	Registered Milestone = iota + 1
 	RegisteredWithoutTaint
-	Opened // the node loses the last taint that was ours
+	Opened // the node loses the unregistered taint, Karpenter's last taint on it
 	Initialized
 	RebootObserved // the machine has booted anew
 )
@@ -132,7 +132,10 @@ type Step struct {
 	Until time.Time
 }
 
-// Next says what the claim needs now. The claim is not being deleted; v is not changed.
+// Next returns what the claim needs now. The claim is not being deleted; v is not changed.
+//
+// The order is: finalizer, leftovers of a reboot, launch, registration, removal of the unregistered taint, then a reboot that is under
+// way, else initialization. What several of these change is written together.
 func Next(v View, now time.Time, s Settings) Step {
 	if !slices.Contains(v.Claim.Finalizers, v1.TerminationFinalizer) {
 		claim := another(v.Claim)
@@ -171,13 +174,14 @@ func Next(v View, now time.Time, s Settings) Step {
 	return step
 }
 
-// another returns a claim that shares everything with the first. What stands in it is replaced, never changed: a claim lists hundreds
-// of instance types, and every step would copy them.
+// another returns a shallow copy of a claim. The maps and slices in it are shared with the first, so callers replace them and never
+// change them. A deep copy would be expensive, since a claim lists hundreds of instance types.
 func another(claim *v1.NodeClaim) *v1.NodeClaim {
 	out := *claim
 	return &out
 }
 
+// launchStep returns the step of a claim without machine: launch, or give up if that has been tried for launchTimeout.
 func launchStep(claim *v1.NodeClaim, now time.Time) Step {
 	until := condition.Get(claim, v1.ConditionTypeLaunched).LastTransitionTime.Add(launchTimeout)
 	if !now.Before(until) {
@@ -186,7 +190,8 @@ func launchStep(claim *v1.NodeClaim, now time.Time) Step {
 	return Step{Kind: Launch, Claim: claim, Until: until}
 }
 
-// work is a claim with its node while a step is being worked out.
+// work holds copies of a claim and its Node while Next works out a step. Its methods change the copies and note the rest in its fields;
+// step compares the copies with the View and makes the Step.
 type work struct {
 	claim    *v1.NodeClaim
 	nodes    []*corev1.Node
@@ -205,7 +210,8 @@ type work struct {
 	ended    *RebootEnd
 }
 
-// refresh lifts conditions that are final to the claim's present generation.
+// refresh sets the observed generation of conditions that are True or False to the claim's present one: a change of the claim does not make
+// them outdated.
 func (w *work) refresh() {
 	for _, t := range []string{v1.ConditionTypeLaunched, v1.ConditionTypeRegistered, v1.ConditionTypeInitialized} {
 		if c := condition.Get(w.claim, t); c != nil && c.Status != "Unknown" && c.ObservedGeneration != w.claim.Generation {
@@ -214,6 +220,8 @@ func (w *work) refresh() {
 	}
 }
 
+// register joins the claim with its only Node (see Join) and makes Registered true, once the provider's hook, if there is one, allows it.
+// It does so again for a Node that a kubelet has made anew. Several Nodes for one claim make Registered false for good.
 func (w *work) register() {
 	if condition.IsTrue(w.claim, v1.ConditionTypeRegistered) && !w.anew() || condition.IsFalse(w.claim, v1.ConditionTypeRegistered) {
 		return
@@ -235,20 +243,19 @@ func (w *work) register() {
 	w.reached = append(w.reached, Registered)
 }
 
-// anew reports whether the Node is as a kubelet makes it, although the claim has registered: a user deleted the
-// registered one, finalizer and all, and a kubelet that started after that made another. It would keep pods away
-// for good, and would not count among the nodes that may go.
+// anew reports whether the Node looks as a kubelet has created it, although the claim has registered. That happens if a user deletes the
+// registered Node by force, and the kubelet restarts and creates another. Its unregistered taint would keep pods away for good.
 func (w *work) anew() bool {
 	return w.lost(v1.ConditionTypeRegistered, v1.NodeRegisteredLabelKey) && hasTaint(w.nodes[0], v1.IsUnregisteredTaint)
 }
 
-// initialized reports whether the claim is, and its Node says so too.
+// initialized reports whether the claim has the condition Initialized and its Node has not lost the label for it.
 func (w *work) initialized() bool {
 	return condition.IsTrue(w.claim, v1.ConditionTypeInitialized) && !w.lost(v1.ConditionTypeInitialized, v1.NodeInitializedLabelKey)
 }
 
-// lost reports whether the claim's only Node is without a label that it got before the condition became true. What
-// has only just become true does not count: the Node is shown later than the claim.
+// lost reports whether the claim's only Node lacks a label that was written to it before the condition became true. For shownWithin after
+// that it returns false: the snapshot may show the new claim beside the old Node.
 func (w *work) lost(conditionType, label string) bool {
 	if len(w.nodes) != 1 || w.nodes[0].DeletionTimestamp != nil || hasLabel(w.nodes[0], label) {
 		return false
@@ -261,14 +268,14 @@ func (w *work) lost(conditionType, label string) bool {
 	return true
 }
 
-// AsksHooks reports whether nothing but the provider may keep the claim's Node from being registered.
+// AsksHooks reports whether the claim's Node could be registered now, so that the provider's registration hook has to be asked.
 func AsksHooks(v View) bool {
 	return len(v.Nodes) == 1 && condition.IsTrue(v.Claim, v1.ConditionTypeLaunched) &&
 		condition.IsUnknown(v.Claim, v1.ConditionTypeRegistered)
 }
 
-// AskFrom is from when on the cloud is asked whether the machine of a claim still runs, which has no Node yet; zero
-// if there is no need to ask. Before, a cloud may not show what it has just launched.
+// AskFrom returns from when on to ask the cloud whether the machine of a claim without Node still runs; zero if there is no need to ask.
+// Before that time a cloud may not list a machine that it has just launched.
 func AskFrom(v View) time.Time {
 	c := condition.Get(v.Claim, v1.ConditionTypeLaunched)
 	if c == nil || c.Status != "True" || v.Claim.Status.ProviderID == "" || len(v.Nodes) > 0 ||
@@ -278,7 +285,7 @@ func AskFrom(v View) time.Time {
 	return c.LastTransitionTime.Add(shownAfter)
 }
 
-// timedOut reports whether the node should have joined by now.
+// timedOut reports whether the node should have registered by now. If it still has time, the step wakes up at the end of it.
 func (w *work) timedOut() bool {
 	c := condition.Get(w.claim, v1.ConditionTypeRegistered)
 	if c.Status == "True" {
@@ -288,7 +295,8 @@ func (w *work) timedOut() bool {
 	return !w.now.Before(w.until)
 }
 
-// findNode takes the claim's only node. Otherwise it says in the condition that there is none, or more than one.
+// findNode copies the claim's only Node into w.node and returns true. If there is none, or more than one, it sets the condition of the
+// given type to say so and returns false.
 func (w *work) findNode(conditionType string) bool {
 	if w.node != nil {
 		return true
@@ -310,13 +318,15 @@ func (w *work) findNode(conditionType string) bool {
 	return true
 }
 
+// awaitNode sets a condition to Unknown because the claim has no Node yet.
 func awaitNode(claim *v1.NodeClaim, conditionType string, now time.Time, words Words) {
 	condition.SetUnknown(claim, conditionType, v1.ReasonNodeNotFound, words.of(Lack{Reason: v1.ReasonNodeNotFound}), now)
 }
 
 func (w *work) say(l Lack) string { return w.settings.Words.of(l) }
 
-// open takes the unregistered taint off a registered node, at once or when it is ready for pods.
+// open takes the unregistered taint off a registered node, so that pods may be scheduled to it. With Settings.HoldTaint it waits until the
+// node is ready for pods, but no longer than that time.
 func (w *work) open() {
 	if !condition.IsTrue(w.claim, v1.ConditionTypeRegistered) || w.initialized() {
 		return
@@ -338,11 +348,13 @@ func (w *work) open() {
 	w.reached = append(w.reached, Opened)
 }
 
-// usable reports whether nothing but our own taint keeps pods from a node that is starting.
+// usable reports whether a starting node is ready and has no ephemeral taint but the unregistered one.
 func usable(n *corev1.Node) bool {
 	return ready(n) && !hasTaint(n, func(t *corev1.Taint) bool { return v1.KnownEphemeralTaint(t) && !v1.IsUnregisteredTaint(t) })
 }
 
+// initialize makes Initialized true, and puts the label on the Node, once the node lacks nothing (see missing) and all drivers have
+// published their devices. Until then the condition says what is lacking.
 func (w *work) initialize() {
 	if !condition.IsTrue(w.claim, v1.ConditionTypeRegistered) || w.initialized() {
 		return
@@ -359,7 +371,7 @@ func (w *work) initialize() {
 			w.wake(settled)
 			return
 		}
-		// what has been true once stays, while a Node that was made anew gets ready
+		// a condition that has been true stays true while a Node that a kubelet has made anew becomes ready
 		if !condition.IsTrue(w.claim, v1.ConditionTypeInitialized) {
 			condition.SetUnknown(w.claim, v1.ConditionTypeInitialized, lack.Reason, w.say(lack), w.now)
 		}
@@ -370,11 +382,12 @@ func (w *work) initialize() {
 	w.reached = append(w.reached, Initialized)
 }
 
-// settling is how long a node that has become ready may take to lose the taints that said it was not, before the claim tells of them:
-// nearly every node has lost them by then, and each telling is a write.
+// settling is how long after a node has become ready its condition does not mention the ephemeral taints that are left. Nearly every node
+// loses them within that time, so the write is saved.
 const settling = 3 * time.Second
 
-// missing says what an initialized node would have and this one has not, the zero Lack if nothing.
+// missing returns the first thing that keeps a node from being initialized, the zero Lack if there is none: it is not ready, has a startup
+// taint or an ephemeral taint, or does not report a resource that the claim requests.
 func missing(claim *v1.NodeClaim, node *corev1.Node) Lack {
 	if !ready(node) {
 		return Lack{Reason: v1.ReasonNodeNotReady, Name: node.Name}
@@ -399,9 +412,10 @@ func missing(claim *v1.NodeClaim, node *corev1.Node) Lack {
 	return Lack{}
 }
 
+// wake makes the step look again at a time, if nothing else wakes it earlier.
 func (w *work) wake(at time.Time) { w.until = ztime.Sooner(w.until, at) }
 
-// step keeps of the copies what differs from what there is.
+// step returns the Step: Write with those copies that differ from the View, or else Reboot if the provider is to be asked, or else Wait.
 func (w *work) step(v View) Step {
 	s := Step{Kind: Wait, Reached: w.reached, Until: w.until, Ended: w.ended}
 	if w.node != nil && !equality.Semantic.DeepEqual(w.node, w.nodes[0]) {
@@ -410,7 +424,7 @@ func (w *work) step(v View) Step {
 	if !equality.Semantic.DeepEqual(w.claim.Status, v.Claim.Status) {
 		s.Kind, s.Claim = Write, w.claim
 	}
-	if s.Kind == Wait && w.asks { // what was written about the reboot is known to every process
+	if s.Kind == Wait && w.asks { // only once all about the reboot is written, so that another process can go on with it
 		s.Kind, s.Claim = Reboot, w.claim
 	}
 	return s

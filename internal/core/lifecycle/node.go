@@ -13,9 +13,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/taint"
 )
 
-// Join gives a node what its claim says: finalizer, owner, labels, annotations and taints, and takes owners of
-// older kinds away. It is done once: a startup taint that a user has removed from a registered node does not come
-// back.
+// Join gives a Node what its claim says: finalizer, owner, labels, annotations and taints. It removes owners of older kinds. A Node that
+// has been registered before gets no taints, so a startup taint that a user has removed does not come back.
 func Join(node *corev1.Node, claim *v1.NodeClaim) {
 	if !slices.Contains(node.Finalizers, v1.TerminationFinalizer) {
 		node.Finalizers = append(node.Finalizers, v1.TerminationFinalizer)
@@ -32,7 +31,7 @@ func Join(node *corev1.Node, claim *v1.NodeClaim) {
 	setLabel(node, v1.NodeRegisteredLabelKey, "true")
 }
 
-// nodeAnnotations are the claim's, without those that are about the claim's own launch.
+// nodeAnnotations returns the claim's annotations without those that concern only the claim: launch token, disruption record, adoption.
 func nodeAnnotations(claim *v1.NodeClaim) map[string]string {
 	out := maps.Clone(claim.Annotations)
 	delete(out, v1.LaunchTokenAnnotationKey)
@@ -100,7 +99,7 @@ func NeedsOpenNode(ds *appsv1.DaemonSet) bool {
 
 func ready(node *corev1.Node) bool { return ReadyStatus(node) == corev1.ConditionTrue }
 
-// readySince is when the node's Ready condition last changed.
+// readySince returns when the node's Ready condition last changed, zero if it has none.
 func readySince(node *corev1.Node) time.Time {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// orphanAge is how old a machine must be before it can be an orphan: its claim may not have learnt of it yet.
+	// orphanAge is how old a machine must be before it can be an orphan: its provider id may not be written on its claim yet.
 	orphanAge = 30 * time.Second
-	// massAge is how old a machine must be to count when orphans are suspiciously many, and massLeast how many of them are many.
+	// massAge is how old a machine must be to count in Mass, and massLeast is the least number of orphans that are suspiciously many.
 	massAge   = time.Minute
 	massLeast = 3
 )
 
-// Orphaned reports whether no claim answers for a machine: its claim is gone, or the claim has another machine. A
-// claim without a machine that bears the name in the machine's tags is about to adopt it, by repeating the launch
-// that a crash or a lost answer cut short; a machine that a launch still waits for gets its claim with the answer.
-// byID is the claim that has this machine, byName the claim that it was launched for; either may be nil.
+// Orphaned reports whether a machine has no claim: the claim it was launched for is gone, is being deleted, or has another machine.
+//
+// byID is the claim with this machine's provider id, and byName the claim that is named in the machine's tags; either may be nil. If
+// byName has no machine yet, the machine is no orphan: a crash cut the launch short, and the claim gets this machine when the launch is
+// repeated. A machine that a launch of this process still waits for (Awaited) is none either.
 func Orphaned(m cloud.Machine, byID, byName *v1.NodeClaim, now time.Time) bool {
 	if m.Deleting || m.Awaited || byID != nil || now.Sub(m.Created) < orphanAge {
 		return false
@@ -29,9 +30,9 @@ func Orphaned(m cloud.Machine, byID, byName *v1.NodeClaim, now time.Time) bool {
 	return byName == nil || byName.Status.ProviderID != "" || byName.DeletionTimestamp != nil
 }
 
-// Mass returns those of the orphans that are so many that it must be a mistake: more than half of all machines, and three at
-// least. A restored backup and a second cluster of the same name look like this; a crash never does. Machines of less than a
-// minute do not count on either side.
+// Mass returns the orphans if they are so many that it must be a mistake: at least three, and more than half of all machines. Otherwise it
+// returns nil. A restored backup or a second cluster of the same name looks like this; a crash never does. Machines younger than massAge,
+// and those that are being deleted, count neither as orphans nor as machines.
 func Mass(machines, orphans []cloud.Machine, now time.Time) []cloud.Machine {
 	var all int
 	var out []cloud.Machine
@@ -52,8 +53,8 @@ func Mass(machines, orphans []cloud.Machine, now time.Time) []cloud.Machine {
 	return out
 }
 
-// Adopting returns the claim that takes over a machine that has no claim; node is nil if it has no Node either. It
-// is not known any more what it was launched for, so the claim says what the pool says now.
+// Adopting returns the claim that takes over a machine without claim; node is nil if the machine has no Node either. What the machine was
+// launched for is not known any more, so the claim gets the present template of the pool.
 func Adopting(pool *v1.NodePool, node *corev1.Node, m cloud.Machine) *v1.NodeClaim {
 	spec := &pool.Spec.Template.Spec
 	yes := true

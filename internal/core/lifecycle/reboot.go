@@ -22,7 +22,7 @@ import (
 //  5. The provider is asked. Rebooting becomes RebootIssued.
 //  6. The Node has another boot id and is ready: Rebooting becomes False.
 //
-// Each of them ends in RebootFailed where it takes too long. What happens to the machine then is left to the next look of repair.
+// If a step takes too long, the reboot ends as RebootFailed. Then repair finds the node broken at its next look and replaces the machine.
 
 // Times of a reboot.
 const (
@@ -73,8 +73,8 @@ func (e RebootEnd) Result() string {
 	return "provider_error"
 }
 
-// RequestReboot returns the claim with the annotations of a reboot that is requested now. grace bounds the drain, nil does not. Its status
-// is written afterwards, by RebootRequested.
+// RequestReboot returns the claim with the annotations of a reboot that is requested now. grace bounds the drain; nil means that nothing
+// does. The caller writes the annotations first and then the status, with RebootRequested.
 func RequestReboot(claim *v1.NodeClaim, grace *time.Duration, now time.Time) *v1.NodeClaim {
 	out := another(claim)
 	times := append(rebootsOf(claim), now)
@@ -139,14 +139,15 @@ func Vacates(claim *v1.NodeClaim, node *corev1.Node) bool {
 	return valid && (grace == nil || *grace > 0)
 }
 
-// requested reports whether a reboot of the claim's machine is requested for which nothing was begun at the provider.
+// requested reports whether a reboot of the claim's machine is requested and the provider has not been asked for it: steps 1 and 2 above.
 func requested(claim *v1.NodeClaim) bool {
 	c := condition.Get(claim, v1.ConditionTypeRebooting)
 	_, asked := claim.Annotations[v1.RebootPreBootIDAnnotationKey]
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason != v1.ReasonRebootIssued && !asked
 }
 
-// rebootGrace returns what bounds the drain before a reboot, nil if nothing does, and whether that is a duration.
+// rebootGrace returns the longest time of the drain before a reboot, nil if it is unbounded. valid is false if the annotation is no
+// duration.
 func rebootGrace(claim *v1.NodeClaim) (bound *time.Duration, valid bool) {
 	text, bounded := claim.Annotations[v1.RebootGracePeriodAnnotationKey]
 	if !bounded {
@@ -195,7 +196,9 @@ func (w *work) reboot() (goesOn bool) {
 	return true
 }
 
-// vacate closes the node, and waits until its pods have left or had their time to.
+// vacate does steps 2 and 3 of a reboot: it puts the taint on the Node, waits until its pods have left or their grace period is over, and
+// then has the boot id written on the claim (w.prepared). The reboot ends as failed if pods are left and nothing bounds the drain. since
+// is when the reboot was requested.
 func (w *work) vacate(since time.Time) (goesOn bool) {
 	grace, valid := rebootGrace(w.claim)
 	switch {
@@ -259,6 +262,7 @@ func Refused(v View, detail string, now time.Time, s Settings) Step {
 	return w.step(v)
 }
 
+// issued notes that the provider has accepted the reboot.
 func (w *work) issued() {
 	c := condition.Get(w.claim, v1.ConditionTypeRebooting)
 	c.Reason = v1.ReasonRebootIssued
@@ -305,7 +309,7 @@ func (w *work) unfence() bool {
 	return true
 }
 
-// unlabel takes the label of an initialized node off: the room on it comes back, and is not there now.
+// unlabel takes the label of an initialized node off: no pod can run there until the machine is back.
 func (w *work) unlabel() {
 	if len(w.nodes) == 1 && hasLabel(w.nodes[0], v1.NodeInitializedLabelKey) {
 		w.copyNode()

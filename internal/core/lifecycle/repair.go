@@ -14,9 +14,9 @@ type Ailment struct {
 	Due       time.Time // when it has lasted for as long as is tolerated
 }
 
-// Ailing returns what is wrong with a node, of several things what is due first. A condition that does not say since when it
-// stands makes a node no broken one: it is not known how long that has lasted. What a reboot may mend is none either: this repair only
-// replaces.
+// Ailing returns the condition by which a node counts as broken, of several the first to be due. It ignores a condition without the
+// time of its transition, because it is not known how long that has lasted. It also ignores policies of reboots: its caller only replaces
+// machines.
 func Ailing(node *corev1.Node, policies []cloud.RepairPolicy) (first Ailment, ok bool) {
 	for _, p := range policies {
 		for _, c := range node.Status.Conditions {
@@ -31,6 +31,6 @@ func Ailing(node *corev1.Node, policies []cloud.RepairPolicy) (first Ailment, ok
 	return first, ok
 }
 
-// TooManyAil reports whether so many of a group's nodes are broken, more than a fifth rounded up, that the cause is
-// hardly in each of them: other machines would be broken as well.
+// TooManyAil reports whether more than a fifth (rounded up) of a group's nodes are broken. Then the cause is hardly in the machines, and
+// new ones would be broken as well.
 func TooManyAil(ailing, all int) bool { return ailing > (all+4)/5 }

@@ -72,7 +72,7 @@ func (r *Repairs) Of(node *corev1.Node, claim *v1.NodeClaim, now time.Time) *Fau
 		return nil
 	}
 	var out *Fault
-	named := -1
+	named := -1 // the policy that names the fault, -1 while none is due; until then the fault is the condition that is due first
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
 		if c.LastTransitionTime.IsZero() || !r.knows(c) {

@@ -7,10 +7,11 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// Seed names the decisions of a loop, for the names of claims: what a claim is for tells the decisions of one
-// picture apart. A decision that is made again on the same picture, because its outcome is unknown, gives the same
-// names. Once the picture shows a claim, pods that still wait are not their purpose any more, and need another
-// name.
+// Seed returns a text from which the opener derives the names of new claims, together with what each claim is for. It depends on the loop
+// and on the claims in the snapshot.
+//
+// If a loop decides the same again on the same snapshot, because it does not know whether its call succeeded, the claims get the same names
+// and none is created twice. Once the snapshot shows a new claim, the seed is another one: pods that still wait then need another claim.
 func Seed(loop string, snap *cluster.Snapshot) string {
 	h := fnv.New64a()
 	for n := range snap.Nodes() {

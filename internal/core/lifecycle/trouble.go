@@ -25,14 +25,15 @@ const (
 	replaceAtMost = time.Hour
 )
 
-// A Trouble is machines of a pool's present template that ran for their whole time and did not get ready, one after
-// the other. It stands in the pool's condition, so a restart does not forget it.
+// A Trouble counts the machines of a pool's present template that did not get ready in their time, since the last success. It is
+// stored in the pool's condition MachinesGetReady, so a restart does not forget it.
 type Trouble struct {
 	Failures int
 	Last     time.Time
 }
 
-// TroubleOf reads the condition of a pool.
+// TroubleOf reads the trouble from the condition of a pool. The message begins with the number of failures (see Fails). If it does not, so
+// many are assumed that the pool counts as broken.
 func TroubleOf(pool *v1.NodePool) Trouble {
 	c := condition.Get(pool, v1.ConditionTypeMachinesGetReady)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -46,7 +47,7 @@ func TroubleOf(pool *v1.NodePool) Trouble {
 	return t
 }
 
-// Broken says that so many machines have failed that another one is a trial.
+// Broken reports whether so many machines have failed that the pool gets only one machine at a time, as a trial.
 func (t Trouble) Broken() bool { return t.Failures >= tolerated }
 
 // TryAt is when the next machine may be tried for pods that wait.
@@ -57,7 +58,8 @@ func (t Trouble) ReplaceAt() time.Time {
 	return t.Last.Add(min(replaceAtMost, replaceAfter<<min(10, max(0, t.Failures-tolerated))))
 }
 
-// Trying names the claim of a pool whose machine may still show that the template works, "" if there is none.
+// Trying returns the name of a claim of a pool whose machine may still become ready and show that the template works, "" if there is none.
+// A claim older than 2*trialAfter no longer counts.
 func Trying(snap *cluster.Snapshot, pool string, now time.Time) string {
 	for n := range snap.Nodes() {
 		if n.Claim != nil && n.Pool() == pool && n.Claim.DeletionTimestamp == nil &&
@@ -69,7 +71,7 @@ func Trying(snap *cluster.Snapshot, pool string, now time.Time) string {
 	return ""
 }
 
-// A Failing is machines of a pool that did not get ready, one after the other.
+// A Failing is what Fails passes to words: the trouble, and details of the last machine.
 type Failing struct {
 	Trouble
 	Claim  string // of the last of them
@@ -77,9 +79,9 @@ type Failing struct {
 	Lacks  string // what it lacked, as its claim says; "" if that says nothing
 }
 
-// Fails writes one more machine that did not get ready into the pool's condition. It returns false, and changes
-// nothing, where the machine is of another template than the pool's. The words begin with the number of failures,
-// as digits: TroubleOf reads it there.
+// Fails adds a machine that did not get ready to the pool's condition. It returns false, and changes nothing, if the machine was made from
+// another template than the pool's. words makes the message of the condition, which must begin with the number of failures in digits,
+// because TroubleOf reads it there.
 func Fails(pool *v1.NodePool, claim *v1.NodeClaim, now time.Time, words func(Failing) string) bool {
 	if !ofTemplate(pool, claim) {
 		return false
@@ -98,7 +100,7 @@ func Fails(pool *v1.NodePool, claim *v1.NodeClaim, now time.Time, words func(Fai
 	return true
 }
 
-// Works takes the condition back once a machine of the template has got ready, and reports whether there was one.
+// Works clears the pool's condition because a machine of its template got ready, and reports whether there was a condition to clear.
 func Works(pool *v1.NodePool, claim *v1.NodeClaim, now time.Time) bool {
 	return ofTemplate(pool, claim) && condition.Clear(pool, v1.ConditionTypeMachinesGetReady, now)
 }
@@ -122,11 +124,13 @@ func Outdone(snap *cluster.Snapshot, pool *v1.NodePool, claim *v1.NodeClaim) boo
 	return false
 }
 
+// ofTemplate reports whether a claim was made from the pool's present template.
 func ofTemplate(pool *v1.NodePool, claim *v1.NodeClaim) bool {
 	return drift.Stored(pool.Annotations) == drift.Stored(claim.Annotations)
 }
 
-// overdue reports whether a registered machine should have been initialised by now.
+// overdue reports whether a registered machine should have been initialised by now. If it still has time, the step wakes up at the end of
+// it.
 func (w *work) overdue() bool {
 	c := condition.Get(w.claim, v1.ConditionTypeRegistered)
 	if c.Status != metav1.ConditionTrue || condition.IsTrue(w.claim, v1.ConditionTypeInitialized) ||

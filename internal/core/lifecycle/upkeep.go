@@ -12,7 +12,7 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// podEventQuiet is the time within which pod events of one claim count as one.
+// podEventQuiet is the time within which pod events of one claim count as one, which saves writes.
 const podEventQuiet = 10 * time.Second
 
 // Consolidatable sets or clears the condition by which consolidation knows that a claim has been quiet for long enough.
@@ -36,9 +36,9 @@ func Consolidatable(claim *v1.NodeClaim, pool *v1.NodePool, now time.Time) (agai
 	return time.Time{}
 }
 
-// PodEvent returns when a pod was last bound to the machine, ended on it or began to leave it, zero if that is not later
-// than what the claim says already. was is the row as it was at the last look, nil at the first: then only times count that
-// the pods carry themselves, so that a restart is not an event. Pods of DaemonSets do not count.
+// PodEvent returns when a pod was last bound to the machine, ended on it or began to leave it. It returns zero if that is not at least
+// podEventQuiet later than the time on the claim. was is the row at the last look, nil at the first: then only the times that are written
+// on pods count, so that a restart is not an event. Pods of DaemonSets do not count.
 func PodEvent(was, is *cluster.Node, now time.Time) time.Time {
 	var at time.Time
 	for _, p := range is.Pods {
@@ -62,7 +62,8 @@ func PodEvent(was, is *cluster.Node, now time.Time) time.Time {
 	return at
 }
 
-// anyEnded reports whether a pod ended, or is gone altogether. That one began to leave was an event already.
+// anyEnded reports whether a pod of the list before is missing in now. Both are sorted. Pods that were being deleted do not count, because
+// the beginning of that was an event already; nor do pods of DaemonSets.
 func anyEnded(before, now []*cluster.Pod) bool {
 	for _, p := range before {
 		for len(now) > 0 && now[0].PodKey.Compare(p.PodKey) < 0 {
@@ -81,7 +82,8 @@ type Inconsistency struct {
 	Have, Expected resource.Quantity
 }
 
-// Inconsistencies returns what a node has too little of, and what it reports more of than its machine can have, by name.
+// Inconsistencies returns the requested resources of which a node has less than nine tenths of what was expected, then cpu and memory if it
+// reports more of them than its machine can have. Nodes that are not initialized, or whose claim is being deleted, have none.
 func Inconsistencies(claim *v1.NodeClaim, node *corev1.Node) []Inconsistency {
 	if claim.DeletionTimestamp != nil || !condition.IsTrue(claim, v1.ConditionTypeInitialized) {
 		return nil

@@ -24,18 +24,19 @@ const (
 	Baking     State = "Baking"     // they are being watched
 )
 
-// An Allowance says what a policy lets happen to the nodes of a pool now.
+// An Allowance is how many drifted nodes of a pool a policy lets go now.
 type Allowance struct {
 	Policy string
-	More   int       // so many more drifted nodes may begin to go
-	State  State     // why no more, while More is zero
-	Until  time.Time // when that ends by itself at the earliest, zero where that is not known
+	More   int       // how many more drifted nodes may begin to go
+	State  State     // why none may, while More is zero
+	Until  time.Time // when that ends by itself at the earliest, zero if that is not known
 	Detail string    // the evidence of a gate that tripped, or what cannot be read
-	// Still says that no step opens a machine of the pool but to replace a drifted node of it: it would be one more machine of the rollout.
+	// Still says that disruption may open a machine of the pool only to replace a drifted node of it. Any other new machine would count as
+	// one more machine of the rollout.
 	Still bool
 }
 
-// Allowances returns what policies let happen to the nodes of their pools, by pool. It returns nil where there are no policies.
+// Allowances returns the allowance of each pool with a policy, by pool; nil if there are no policies.
 func Allowances(snap *cluster.Snapshot, now time.Time) map[string]Allowance {
 	_, of := Read(snap)
 	if of == nil {
@@ -53,7 +54,7 @@ func Allowances(snap *cluster.Snapshot, now time.Time) map[string]Allowance {
 	return out
 }
 
-// allow returns what a policy lets happen to a pool of which its status has an entry, or nil.
+// allow returns the allowance of a pool. e is the pool's entry in the status of the policy, nil if it has none.
 func (p *Policy) allow(e *v1alpha1.RolloutPool, f *Fleet, revision string, now time.Time) Allowance {
 	a := Allowance{Policy: p.Object.Name}
 	held := func(s State, until time.Time, detail string) Allowance {

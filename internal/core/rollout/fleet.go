@@ -12,16 +12,16 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// A Fleet is where the machines of a pool are in a rollout.
+// A Fleet counts the machines of a pool by their part in a rollout.
 type Fleet struct {
-	Nodes   int             // that stay
-	Drifted int             // that are to be replaced and have not begun to go; expired ones do not count, as they begin no rollout
-	Leaving int             // drifted ones that are on their way out
-	Fresh   []*cluster.Node // machines of the rollout
-	Stale   int             // machines of the rollout that drifted: what new machines are made from has changed
+	Nodes   int             // machines that are not on their way out
+	Drifted int             // drifted machines, Stale included, that are not on their way out; expiry is no drift here
+	Leaving int             // drifted machines that are on their way out
+	Fresh   []*cluster.Node // machines created since the rollout began that have not drifted
+	Stale   int             // machines created since it began that have drifted: what new machines are made from has changed
 }
 
-// Fleets counts the machines of all pools of which since has an entry: when their rollout began, zero while there is none.
+// Fleets counts the machines of the pools in since. The value is when the rollout of the pool began, zero if there is none.
 func Fleets(snap *cluster.Snapshot, since map[string]time.Time) map[string]*Fleet {
 	out := make(map[string]*Fleet, len(since))
 	for pool := range since {
@@ -63,7 +63,7 @@ func Fleets(snap *cluster.Snapshot, since map[string]time.Time) map[string]*Flee
 	return out
 }
 
-// drifts reports whether a claim is no longer what its pool and class ask for. Its age alone does not count.
+// drifts reports whether a claim has drifted for any reason but its age.
 func drifts(claim *v1.NodeClaim) bool {
 	c := condition.Get(claim, v1.ConditionTypeDrifted)
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason != v1.ReasonExpired

@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	leastRestarts = 2                // with fewer a pod does not fail
-	moreOften     = 2                // so many times the restarts of its like are more than before
-	startupFactor = 2                // a pod is late after so many times what its like took
-	mostStartup   = 30 * time.Minute // a longer start is taken for a pod that was not ready for a while in the midst of its life
-	oneIn         = 10               // of what is judged may fail
-	examples      = 3
+	// See "Blame" in the package doc.
+	leastRestarts = 2                // a pod with fewer restarts does not fail for them
+	moreOften     = 2                // a pod fails if it restarts more than so many times as often as other pods of its template
+	startupFactor = 2                // a pod is late after so many times the start-up time of other pods of its template
+	mostStartup   = 30 * time.Minute // a longer one is ignored: such a pod was probably ready earlier, and unready for a while
+	oneIn         = 10               // a gate trips if more than one in so many failed
+	examples      = 3                // names in a Verdict
 )
 
 // A Judge counts how the new machines of one pool and the pods on them do. Its zero value has seen nothing. It remembers which machines
@@ -37,7 +38,7 @@ type Limits struct {
 	Ready time.Duration
 }
 
-// A Verdict counts what was judged. Of its pods, those on new machines were.
+// A Verdict counts the new machines, and the pods on new machines, that were judged, and those that failed.
 type Verdict struct {
 	breaker.Evidence
 	Waits bool // something is neither ready nor late
@@ -45,10 +46,10 @@ type Verdict struct {
 	Failing []*cluster.Pod
 }
 
-// A Gate is one of those that look at the cluster.
+// A Gate names a gate of a policy.
 type Gate string
 
-// The gates. A query trips as PromQL/NAME.
+// The gates. A gate that is a query is named promQL/NAME.
 const (
 	NodesReady           Gate = "nodesReady"
 	MovedPodsReady       Gate = "movedPodsReady"
@@ -56,7 +57,7 @@ const (
 	Webhook              Gate = "webhook"
 )
 
-// Trips reports whether a gate trips by a verdict.
+// Trips reports whether NodesReady or MovedPodsReady trips by a verdict. Other gates are not judged here.
 func (v *Verdict) Trips(g Gate) bool {
 	switch g {
 	case NodesReady:
@@ -67,7 +68,7 @@ func (v *Verdict) Trips(g Gate) bool {
 	return false
 }
 
-// Look judges the machines of a pool.
+// Look judges the new machines of a pool and the pods on them, and updates the judge's memory. It is called in each turn of a rollout.
 func (j *Judge) Look(snap *cluster.Snapshot, l Limits, now time.Time) Verdict {
 	isNew := func(n *cluster.Node) bool {
 		return n.Claim != nil && n.Claim.Labels[v1.NodePoolLabelKey] == l.Pool && !n.Claim.CreationTimestamp.Time.Before(l.Since) &&
@@ -105,12 +106,12 @@ func counts(p *cluster.Pod) bool {
 // alike are the pods of one template.
 type alike struct {
 	fresh     []*cluster.Pod // on new machines
-	well, ill int            // elsewhere
-	record    breaker.Record // of all but those on new machines
-	moved     int
+	well, ill int            // how many do well or ill on other machines; pods that are not decided about are in neither
+	record    breaker.Record // of pods on other machines, and of moved pods before they moved
+	moved     int            // pods that had been ready before their node was removed
 }
 
-// compare adds to each template how its pods do elsewhere and did before they moved.
+// compare adds to each template in like how its pods do on other machines, and how they did before they moved.
 func (j *Judge) compare(snap *cluster.Snapshot, like map[breaker.Template]*alike, isNew func(*cluster.Node) bool, ready time.Duration,
 	now time.Time) {
 	for t, r := range j.machines.Moved() {
@@ -152,7 +153,7 @@ func boundAt(p *cluster.Pod) time.Time {
 	return p.Scheduled
 }
 
-// weigh adds the pods on new machines to a verdict.
+// weigh adds the pods on new machines to a verdict. It blames failures on the machines as the package doc says under "Blame".
 func (j *Judge) weigh(like map[breaker.Template]*alike, ready time.Duration, now time.Time, v *Verdict) {
 	unready := map[types.UID]time.Time{}
 	var names []string
@@ -190,7 +191,7 @@ func (j *Judge) weigh(like map[breaker.Template]*alike, ready time.Duration, now
 	v.Examples = append(v.Examples, names[:min(len(names), examples)]...)
 }
 
-// How a pod on a new machine does.
+// doing is how a pod on a new machine does.
 type doing int
 
 const (
@@ -199,7 +200,8 @@ const (
 	fails
 )
 
-// judge returns how a pod does, given how its like did. In unready it notes late pods that are not ready.
+// judge returns how a pod does. like is the record of other pods of its template. In unready, which replaces j.unready afterwards, it notes
+// since when a late pod has been seen not ready.
 func (j *Judge) judge(p *cluster.Pod, like breaker.Record, ready time.Duration, now time.Time, unready map[types.UID]time.Time) doing {
 	late := ready
 	if like.Startup <= mostStartup {

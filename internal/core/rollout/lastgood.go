@@ -22,7 +22,7 @@ const (
 	mostImages    = 32
 )
 
-// Errors of states that new machines cannot start with.
+// Errors of Restore: why new machines cannot start with the state that passed last.
 var (
 	ErrNothingPassed = errors.New("no rollout of it that came to its end is remembered")
 	ErrOtherClass    = errors.New("the state that passed last names a node class that is gone, or that no machine made from it has")
@@ -51,7 +51,7 @@ func passed(e *v1alpha1.RolloutPool, at *Look, now *metav1.Time) *v1alpha1.Rollo
 	return &v1alpha1.RolloutState{Passed: *now, Template: string(text), Images: slices.Sorted(maps.Keys(images))}
 }
 
-// Bound forgets the states of the last pools of a status where all of them together are too large.
+// Bound drops the remembered states of the last pools in a status if all templates together are larger than mostTemplates.
 func Bound(pools []v1alpha1.RolloutPool) {
 	left := mostTemplates
 	for i := range pools {
@@ -63,15 +63,17 @@ func Bound(pools []v1alpha1.RolloutPool) {
 	}
 }
 
-// GoesBack reports whether new machines of a pool are to start with the state that passed last. e is the entry of the pool.
+// GoesBack reports whether new machines of a pool are to start with the state that passed last: a gate has stopped the pool, its spec has
+// not changed since, and the policy has onFailure LastGood. e is the entry of the pool, nil if there is none.
 func (p *Policy) GoesBack(snap *cluster.Snapshot, pool *v1.NodePool, e *v1alpha1.RolloutPool) bool {
 	return p.Object.Spec.OnFailure == v1alpha1.RolloutLastGood && e != nil && e.Tripped != nil && e.Revision == Revision(snap, pool)
 }
 
-// Restore returns a copy of a pool that new machines start from: with the template of a state and its hash, and the images in an annotation
-// that claims take over. The error says why the state cannot be used. The status that it was read from may be forged. So
-// it decides nothing that the author of the pool may not: the template must be valid, and its node class must be the one of the
-// pool, or that of a machine that was made from this template.
+// Restore returns a copy of a pool for new machines: it has the template of a state and its hash, and the state's images in an annotation
+// that claims take over. The error is why the state cannot be used.
+//
+// The state was read from a status, which may be forged. So the template must be valid, and its node class must be that of the pool or of
+// an existing machine of the pool made from this template. With that, a forger gets no more than an author of the pool could.
 func Restore(snap *cluster.Snapshot, pool *v1.NodePool, s *v1alpha1.RolloutState, known *label.Vocabulary) (*v1.NodePool, error) {
 	if s == nil {
 		return nil, ErrNothingPassed
@@ -95,7 +97,8 @@ func Restore(snap *cluster.Snapshot, pool *v1.NodePool, s *v1alpha1.RolloutState
 	return &out, nil
 }
 
-// classVouched reports whether new machines of a pool may have the node class of its last state.
+// classVouched reports whether new machines of a pool may have the node class of the pool last, which has the restored template: it is also
+// the class of pool, or of a machine of pool with the hash of that template.
 func classVouched(snap *cluster.Snapshot, pool, last *v1.NodePool, stamp drift.Stamp) bool {
 	have, want := pool.Spec.Template.Spec.NodeClassRef, last.Spec.Template.Spec.NodeClassRef
 	switch {
@@ -117,15 +120,15 @@ func classVouched(snap *cluster.Snapshot, pool, last *v1.NodePool, stamp drift.S
 	return false
 }
 
-// wentBack reports whether a claim was opened with a state that had passed, while the rollout of its pool was stopped. It is none of the
-// machines of a rollout, and is replaced as the old ones are.
+// wentBack reports whether a claim was created from the state that passed last, while the rollout of its pool was stopped. It does not
+// count as a new machine of a rollout, and is replaced like the old ones.
 func wentBack(claim *v1.NodeClaim) bool {
 	_, ok := claim.Annotations[v1.LastGoodImagesAnnotationKey]
 	return ok
 }
 
-// StandsIn reports whether a claim is made from the state that passed last, while the rollout of its pool is stopped: it is what new
-// machines are now, so it has not drifted.
+// StandsIn reports whether a claim was created from the state that passed last, and the rollout of its pool is still stopped. New machines
+// are made like this claim then, so it does not count as drifted.
 func StandsIn(snap *cluster.Snapshot, claim *v1.NodeClaim, pool *v1.NodePool) bool {
 	if !wentBack(claim) {
 		return false

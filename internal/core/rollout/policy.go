@@ -20,17 +20,17 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// A Policy is a RolloutPolicy with the pools that it holds for.
+// A Policy is a RolloutPolicy with the pools to which it applies.
 type Policy struct {
 	Object *v1alpha1.RolloutPolicy
 	Pools  []*v1.NodePool // by name
-	// Overlap are the pools that it selects and an older policy holds for.
+	// Overlap names the pools that it selects but to which an older policy applies.
 	Overlap  []string
-	selector error // why its selector cannot be read; it holds for no pool then
+	selector error // why its selector cannot be read; it applies to no pool then
 }
 
-// Read returns the policies of a snapshot, the oldest first, and that of each pool by the name of the pool. Without policies it returns
-// nothing.
+// Read returns all policies of a snapshot, the oldest first, and for each pool with a policy the one policy that applies to it, by the name
+// of the pool: the oldest that selects it. Without policies both are nil.
 func Read(snap *cluster.Snapshot) (all []*Policy, of map[string]*Policy) {
 	for o := range cluster.Rollouts.All(snap) {
 		all = append(all, &Policy{Object: o})
@@ -62,7 +62,8 @@ func Read(snap *cluster.Snapshot) (all []*Policy, of map[string]*Policy) {
 	return all, of
 }
 
-// Unread returns what of the spec cannot be read, nil if all can. No drifted node of its pools is replaced while something cannot.
+// Unread returns what is wrong with the spec so that it cannot be read, nil if nothing is. While something is, no drifted node of its pools
+// is replaced.
 func (p *Policy) Unread() error {
 	errs := []error{p.selector}
 	for i := range p.Object.Spec.Steps {
@@ -74,7 +75,8 @@ func (p *Policy) Unread() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// window reports whether drifted nodes may be replaced at a time, and when a window opens next, zero if there are none or all never do.
+// window reports whether drifted nodes may be replaced at a time, and when a window opens next. Without windows it is always open. next is
+// zero if no window will open.
 func (p *Policy) window(now time.Time) (open bool, next time.Time, err error) {
 	windows := p.Object.Spec.Windows
 	open = len(windows) == 0
@@ -89,13 +91,14 @@ func (p *Policy) window(now time.Time) (open bool, next time.Time, err error) {
 	return open, next, nil
 }
 
-// stepNodes returns how many machines a step adds in a pool of so many nodes.
+// stepNodes returns how many machines a step adds in a pool with so many nodes, at least 1. A percentage is rounded up.
 func stepNodes(s *v1alpha1.RolloutStep, nodes int) (int, error) {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&s.Nodes, nodes, true)
 	return max(1, n), err
 }
 
-// target returns how many new machines there may be when so many steps have passed.
+// target returns how many new machines a pool may have while step number passed (from 0) is being taken: the sum of the steps up to it. It
+// returns 0 if one of them cannot be read.
 func (p *Policy) target(passed, nodes int) (sum int) {
 	for i := range p.Object.Spec.Steps[:passed+1] {
 		n, err := stepNodes(&p.Object.Spec.Steps[i], nodes)
@@ -107,7 +110,8 @@ func (p *Policy) target(passed, nodes int) (sum int) {
 	return sum
 }
 
-// bake returns how long the machines of a step are watched; after the last step that is as long as those of the last one.
+// bake returns how long the machines of a step are watched. Machines opened after the last step are watched as long as those of the last
+// step.
 func (p *Policy) bake(step int) time.Duration {
 	steps := p.Object.Spec.Steps
 	if len(steps) == 0 {
@@ -126,7 +130,8 @@ func (p *Policy) Entry(pool string) *v1alpha1.RolloutPool {
 	return nil
 }
 
-// Revision stands for what people wrote of a pool and its class that new machines are made from.
+// Revision returns a digest of what users wrote and new machines are made from: template and requirements of the pool, and the class. A
+// rollout begins anew when it changes.
 func Revision(snap *cluster.Snapshot, pool *v1.NodePool) string {
 	of := struct {
 		Template     string
@@ -140,8 +145,8 @@ func Revision(snap *cluster.Snapshot, pool *v1.NodePool) string {
 	return drift.Digest(of)
 }
 
-// Expiry returns when a claim has reached its greatest age, and when it is removed for that by force; both are the same without a policy
-// that says otherwise. ok is false if it has no greatest age.
+// Expiry returns when a claim is older than expireAfter (soft), and when it is removed for that whatever budgets say (hard). Both are the
+// same unless a policy replaces expired nodes within budgets first. ok is false if the claim has no expireAfter.
 func Expiry(snap *cluster.Snapshot, claim *v1.NodeClaim) (soft, hard time.Time, ok bool) {
 	soft, ok = lifecycle.Expiry(claim)
 	hard = soft

@@ -10,7 +10,7 @@ import (
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 )
 
-// A Look is what was seen of a pool.
+// A Look is what the loop has found out about a pool in one turn.
 type Look struct {
 	Pool     *v1.NodePool
 	Revision string
@@ -20,7 +20,10 @@ type Look struct {
 	Waits    bool // a new machine, or a pod on one, is neither ready nor late, or a gate has not answered
 }
 
-// Next returns the entry of a pool after a look at it. was is the entry before, nil if there was none.
+// Next returns the entry of a pool in the status of the policy after a look at it. was is the entry before, nil if there was none.
+//
+// The cases are those of the table in the package doc, in order of precedence: a new revision, a stop by a gate or its end, the begin of a
+// rollout, and its progress. If machines of the rollout have drifted, what new machines are made from has changed, and it begins anew.
 func (p *Policy) Next(was *v1alpha1.RolloutPool, at *Look, now time.Time) v1alpha1.RolloutPool {
 	stamp := func() *metav1.Time { return &metav1.Time{Time: now.UTC().Truncate(time.Second)} }
 	fresh := v1alpha1.RolloutPool{Name: at.Pool.Name, Revision: at.Revision}
@@ -49,7 +52,8 @@ func (p *Policy) Next(was *v1alpha1.RolloutPool, at *Look, now time.Time) v1alph
 	return next
 }
 
-// advance takes a rollout to its next stage, if the present one is over.
+// advance takes a rollout to its next stage, if the present one is over: a step that is taken begins to be watched, and a step that has
+// been watched passes. If no node is left to be replaced, the rollout ends and its state is remembered as LastGood.
 func (p *Policy) advance(e *v1alpha1.RolloutPool, at *Look, now *metav1.Time) {
 	steps := len(p.Object.Spec.Steps)
 	inSteps := int(e.Step) < steps

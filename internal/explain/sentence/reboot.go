@@ -8,15 +8,16 @@ import (
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 )
 
-// Rebooting says for which condition of a node its machine is rebooted. Other programs read it: upstream's form.
+// Rebooting returns for which condition of a node its machine is rebooted. Other programs read this text, so it has the same form as in
+// upstream Karpenter.
 func Rebooting(c corev1.NodeCondition) string {
 	return fmt.Sprintf("rebooting for %s/%s", c.Type, c.Reason)
 }
 
-// RebootSeen says that a machine has booted.
+// RebootSeen is the text of the event that a machine has booted again.
 const RebootSeen = "The machine has booted: its node has another boot id."
 
-// Reboot says how a reboot failed; nothing where it succeeded.
+// Reboot returns why a reboot failed, "" if it succeeded.
 func Reboot(e lifecycle.RebootEnd) string {
 	why := ""
 	switch e.Failure {

@@ -11,7 +11,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/surge"
 )
 
-// Refusal says why a node stays, or why a step is not carried out.
+// Refusal returns a text for users: why a node stays, or why a step is not carried out. Every code must have a phrase; the code "" has
+// none.
 func Refusal(r disrupt.Refusal) string {
 	text := phrases[r.Code](&r)
 	switch r.Reason {
@@ -25,7 +26,7 @@ func Refusal(r disrupt.Refusal) string {
 	return text
 }
 
-// phrases explains each code, for a node of which the reader knows which it is.
+// phrases has the text of each code. The texts do not name the node, because readers see them beside its name.
 var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 	disrupt.NoNode:         plain("its Node has not registered"),
 	disrupt.Rebooting:      plain("its machine is being rebooted"),
@@ -118,7 +119,7 @@ var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 	disrupt.NotOurs:    plain("the node is none of Karpenter's"),
 }
 
-// until says when a refusal ends by itself, "" if it does not.
+// until returns ", until TIME" for a refusal that ends by itself, "" for others.
 func until(r *disrupt.Refusal) string {
 	if r.Until.IsZero() {
 		return ""
@@ -126,14 +127,17 @@ func until(r *disrupt.Refusal) string {
 	return ", until " + r.Until.UTC().Format(time.RFC3339)
 }
 
+// plain returns a phrase that is always the same text.
 func plain(text string) func(*disrupt.Refusal) string {
 	return func(*disrupt.Refusal) string { return text }
 }
 
+// named returns a phrase that is made from the Name of the refusal.
 func named(format string) func(*disrupt.Refusal) string {
 	return func(r *disrupt.Refusal) string { return fmt.Sprintf(format, r.Name) }
 }
 
+// noPlace explains the code NoPlace: by the pods without another place, by what the engine says about a new machine, or by limits.nodes.
 func noPlace(r *disrupt.Refusal) string {
 	switch {
 	case len(r.Stuck) > 0:
@@ -144,7 +148,7 @@ func noPlace(r *disrupt.Refusal) string {
 	return "its NodePool may have no more nodes (limits.nodes), and one is needed before it goes"
 }
 
-// stuck names the pods that have no other place.
+// stuck returns the pods without another place, each with the reason, and how many more there are.
 func stuck(r *disrupt.Refusal) string {
 	var parts []string
 	for _, s := range r.Stuck {

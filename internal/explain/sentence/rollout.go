@@ -11,7 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/rollout"
 )
 
-// rolloutTexts say why a RolloutPolicy holds a node.
+// rolloutTexts has, for each state of a rollout, why its RolloutPolicy keeps a drifted node.
 var rolloutTexts = map[rollout.State]string{
 	rollout.Unread:     "it cannot be read",
 	rollout.Starting:   "the rollout has not begun yet",
@@ -22,6 +22,7 @@ var rolloutTexts = map[rollout.State]string{
 	rollout.Baking:     "the machines of the present step are watched",
 }
 
+// heldByRollout explains the code Rollout.
 func heldByRollout(r *disrupt.Refusal) string {
 	text := fmt.Sprintf("RolloutPolicy %q holds it: %s%s", r.Name, rolloutTexts[rollout.State(r.Value)], until(r))
 	if r.Detail != "" {
@@ -30,8 +31,8 @@ func heldByRollout(r *disrupt.Refusal) string {
 	return text
 }
 
-// LastGood says with what new machines of a pool start while its rollout is stopped: last is the pool with the state that passed last, err
-// says why the machines do not start with that.
+// LastGood returns from which template and images new machines of a pool start while its rollout is stopped. last and err are the result of
+// rollout.Restore: the pool with the state that passed last, or why the machines start from the present template instead.
 func LastGood(e *v1alpha1.RolloutPool, last *v1.NodePool, err error) string {
 	if err != nil {
 		return fmt.Sprintf("new machines of NodePool %s start with its present template and images: %v", e.Name, err)
@@ -44,7 +45,7 @@ func LastGood(e *v1alpha1.RolloutPool, last *v1.NodePool, err error) string {
 		last.Annotations[v1.NodePoolHashAnnotationKey], images, e.LastGood.Passed.UTC().Format(time.RFC3339))
 }
 
-// StartedWith says that the machine of a claim started with the state that passed last, "" if it did not.
+// StartedWith returns that the machine of a claim started from the template and images that passed last, "" if it did not.
 func StartedWith(claim *v1.NodeClaim) string {
 	images, ok := claim.Annotations[v1.LastGoodImagesAnnotationKey]
 	if !ok {
@@ -57,7 +58,7 @@ func StartedWith(claim *v1.NodeClaim) string {
 	return text
 }
 
-// Tripped says by what evidence a gate tripped.
+// Tripped returns the evidence by which the gate NodesReady or MovedPodsReady tripped.
 func Tripped(g rollout.Gate, v *rollout.Verdict) string {
 	var text string
 	switch g {

@@ -27,7 +27,7 @@ import (
 	"karpenter.sh/karpenter/internal/history/journal"
 )
 
-// A nodeAnswer is the answer of "why node" and "why nodeclaim". Its JSON is documented and is stable.
+// A nodeAnswer is the answer of "karpenter why node" and "karpenter why nodeclaim". Its JSON is documented and stable.
 type nodeAnswer struct {
 	Kind         string  `json:"kind"`
 	Node         string  `json:"node"`
@@ -47,7 +47,7 @@ type nodeAnswer struct {
 
 	Stays   bool             `json:"stays"`
 	Holds   []holdAnswer     `json:"holds"`
-	Step    *stepAnswer      `json:"step,omitempty"` // in which it goes
+	Step    *stepAnswer      `json:"step,omitempty"` // that removes the node; nil if it stays or other nodes go first
 	History []journal.Record `json:"history,omitempty"`
 }
 
@@ -57,22 +57,24 @@ type coverAnswer struct {
 	Part float64 `json:"part"`
 }
 
-// A holdAnswer is one thing that keeps a node, and what would become of the node without it.
+// A holdAnswer is one reason why a node stays, and what would happen to the node without it.
 type holdAnswer struct {
 	Code    string         `json:"code"`
 	Text    string         `json:"text"`
 	Until   *time.Time     `json:"until,omitempty"` // when it ends by itself
 	Without *withoutAnswer `json:"without,omitempty"`
-	// Commands take it away.
+	// Commands are what the user can run to remove this reason.
 	Commands []string `json:"commands,omitempty"`
 }
 
+// A withoutAnswer is what would happen to the node if one reason were removed. Without Step and Still, other nodes go first.
 type withoutAnswer struct {
 	Text  string      `json:"text"`            // what is taken away
 	Step  *stepAnswer `json:"step,omitempty"`  // in which the node goes then
 	Still []string    `json:"still,omitempty"` // codes that keep it still
 }
 
+// A stepAnswer is a step that removes the node, with the new places of all pods that move in it.
 type stepAnswer struct {
 	Text         string       `json:"text"`
 	Reason       string       `json:"reason"`
@@ -85,7 +87,8 @@ type moveAnswer struct {
 	To  string `json:"to"`
 }
 
-// whyNode answers about a node, or about the node of a claim.
+// whyNode prints why a node, or the node of a claim, stays. The exit code is exitUnschedulable if it stays, and exitFine if nothing keeps
+// it.
 func whyNode(ctx context.Context, env Env, w whyFlags) (int, error) {
 	return w.aboutNodes(ctx, env, func(o *objects, world *disrupt.World) (int, error) {
 		row := world.Snap.Node(w.name)
@@ -109,7 +112,8 @@ func whyNode(ctx context.Context, env Env, w whyFlags) (int, error) {
 	})
 }
 
-// aboutNodes reads what disruption rests on.
+// aboutNodes reads the cluster from files or the API server, makes the world that the disruption planner sees, and calls answer with both.
+// A snapshot file does not have the objects that this needs.
 func (w *whyFlags) aboutNodes(ctx context.Context, env Env, answer func(*objects, *disrupt.World) (int, error)) (int, error) {
 	if w.snapshot != "" {
 		return exitBadInput, fmt.Errorf("a snapshot does not hold what keeps nodes; ask with -f or --kubeconfig")
@@ -134,9 +138,9 @@ func (w *whyFlags) aboutNodes(ctx context.Context, env Env, answer func(*objects
 	return answer(o, world)
 }
 
-// disruptionWorld is what the controller would decide about, without what it alone remembers: steps that wait for
-// their second look, failures, earlier searches. Steps that were begun stand on the claims, and those that wait for
-// approval are objects.
+// disruptionWorld returns the world as the planner of the controller sees it, as far as it can be read from the cluster. Steps that were
+// begun are known from records on claims, and steps that need approval from DisruptionPlans. What only the controller's memory has is
+// missing: steps that wait for confirmation, failed steps and earlier searches.
 func disruptionWorld(in engine.Question, books *commitment.Books) *disrupt.World {
 	w := &disrupt.World{
 		Snap: in.Snap, Pools: map[string]engine.Pool{}, Busy: map[types.UID]bool{}, Promised: map[string]int{}, Now: in.Now,
@@ -156,6 +160,7 @@ func disruptionWorld(in engine.Question, books *commitment.Books) *disrupt.World
 	return w
 }
 
+// newNodeAnswer returns the description of a node; judge adds what keeps it.
 func newNodeAnswer(w *disrupt.World, row *cluster.Node) *nodeAnswer {
 	labels := row.Labels()
 	a := &nodeAnswer{Kind: "node", Node: row.Name, NodePool: row.Pool(), Type: labels[corev1.LabelInstanceTypeStable],
@@ -172,7 +177,8 @@ func newNodeAnswer(w *disrupt.World, row *cluster.Node) *nodeAnswer {
 	return a
 }
 
-// spotSentence says what a spot machine with these labels costs and how often such machines are taken back; "" where that is not known.
+// spotSentence returns what a spot machine with these labels costs and how often such machines are taken back; "" if that is not known.
+// usual is the cost of an interruption for pools that set none.
 func spotSentence(p *engine.Pool, labels map[string]string, usual cloud.NanoUSD) string {
 	o := p.Catalog.Offering(labels)
 	if o == nil || o.Hazard == 0 {
@@ -181,7 +187,8 @@ func spotSentence(p *engine.Pool, labels map[string]string, usual cloud.NanoUSD)
 	return sentence.Spot(labels[corev1.LabelInstanceTypeStable], o, p.InterruptionCost(usual))
 }
 
-// cover sets which commitments cover the node, and what the bill falls by when it goes. It sets neither where none covers it.
+// cover sets which commitments (paid capacity) cover the node, and by how much the bill falls when it goes. It sets neither if none covers
+// the node.
 func (a *nodeAnswer) cover(books *commitment.Books) {
 	if books == nil || books.All == nil {
 		return
@@ -195,13 +202,14 @@ func (a *nodeAnswer) cover(books *commitment.Books) {
 	}
 }
 
-// priceOf is what a machine costs now, 0 where that is not known.
+// priceOf returns what a machine costs now, 0 if that is not known.
 func priceOf(w *disrupt.World, row *cluster.Node) cloud.NanoUSD {
 	price, _ := w.Pools[row.Pool()].Catalog.Price(row.Labels())
 	return price
 }
 
-// judge finds what holds the node, and what would happen without each of it.
+// judge finds the reasons why the node stays. For each of them that the user could remove, it makes a copy of the objects without it and
+// asks the planner again: does the node go then, or what else keeps it? If the node does not stay, judge finds the step that removes it.
 func (a *nodeAnswer) judge(w *whyFlags, env Env, o *objects, world *disrupt.World, row *cluster.Node) {
 	holds := disrupt.WhyStays(world, disrupt.Memory{}, row.Name)
 	a.Stays = len(holds) > 0
@@ -218,7 +226,7 @@ func (a *nodeAnswer) judge(w *whyFlags, env Env, o *objects, world *disrupt.Worl
 		if edit.changed != nil {
 			h.Without = &withoutAnswer{Text: edit.text}
 			quiet := env
-			quiet.Err = io.Discard // what is wrong with the pools was said
+			quiet.Err = io.Discard // warnings about pools were printed for the first input already
 			if in, err := w.input(quiet, edit.changed); err == nil {
 				then := disruptionWorld(in, w.books)
 				then.Now = world.Now
@@ -240,7 +248,7 @@ func (a *nodeAnswer) judge(w *whyFlags, env Env, o *objects, world *disrupt.Worl
 	}
 }
 
-// stepOf returns the step in which a node goes, nil if others go before it.
+// stepOf asks the planner for its steps now and returns the one in which the node goes, nil if only other nodes go.
 func stepOf(w *disrupt.World, row *cluster.Node) *stepAnswer {
 	proposal, _ := disrupt.Propose(w, disrupt.Memory{})
 	for _, s := range proposal.Steps {
@@ -262,6 +270,7 @@ func stepOf(w *disrupt.World, row *cluster.Node) *stepAnswer {
 	return nil
 }
 
+// write prints the answer as text, or as JSON if format is "json".
 func (a *nodeAnswer) write(w io.Writer, format string) error {
 	if format == "json" {
 		return writeJSON(w, a)
@@ -326,7 +335,7 @@ func (s *stepAnswer) write(w io.Writer, indent string) {
 	}
 }
 
-// perMonth says what a price comes to.
+// perMonth returns an hourly price as text, with the price of a month of 730 hours.
 func perMonth(perHour float64) string {
 	if perHour == 0 {
 		return "its price is not known"
@@ -335,7 +344,7 @@ func perMonth(perHour float64) string {
 	return fmt.Sprintf("$%.4f an hour, $%.0f a month", perHour, perHour*hours)
 }
 
-// A whyPoolAnswer is the answer of "why nodepool".
+// A whyPoolAnswer is the answer of "karpenter why nodepool".
 type whyPoolAnswer struct {
 	Kind         string           `json:"kind"`
 	Name         string           `json:"name"`
@@ -347,6 +356,7 @@ type whyPoolAnswer struct {
 	History      []journal.Record `json:"history,omitempty"`
 }
 
+// A poolHoldAnswer is one code and all nodes of the pool that stay for it.
 type poolHoldAnswer struct {
 	Code         string   `json:"code"`
 	Text         string   `json:"text"` // of the first node
@@ -354,9 +364,10 @@ type poolHoldAnswer struct {
 	PricePerHour float64  `json:"pricePerHour"` // of these nodes
 }
 
-// mostAsked is of how many nodes of a pool it is worked out what keeps them: each is a search.
+// mostAsked is for how many nodes of a pool whyPool finds out what keeps them. It is limited because each node needs a search.
 const mostAsked = 100
 
+// whyPool prints what keeps the nodes of a pool, grouped by code; the codes that keep the most expensive nodes come first.
 func whyPool(ctx context.Context, env Env, w whyFlags) (int, error) {
 	return w.aboutNodes(ctx, env, func(_ *objects, world *disrupt.World) (int, error) {
 		if cluster.Pools.Get(world.Snap, w.name) == nil {
@@ -396,6 +407,7 @@ func whyPool(ctx context.Context, env Env, w whyFlags) (int, error) {
 	})
 }
 
+// write prints the answer as text, or as JSON if format is "json".
 func (a *whyPoolAnswer) write(w io.Writer, format string) error {
 	if format == "json" {
 		return writeJSON(w, a)
