@@ -239,8 +239,8 @@ func TestAMachineThatIsNamedAfterAnotherClaimIsNotAwaited(t *testing.T) {
 	})
 }
 
-// TestCallersWaitForASlowCatalogueUntilTheirContextEnds has two callers while the provider takes a minute for its types: one that gives up
-// after a second, and one that gets the answer to the first call.
+// The provider takes a minute for its types. A caller whose context ends after a second gets an error then, and another caller gets the
+// answer to the first call.
 func TestCallersWaitForASlowCatalogueUntilTheirContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, p := newRack(), newFakeCluster()

@@ -257,15 +257,15 @@ const mostTold = 10
 // startsWith returns text to append to a message, "" for none: for each pool that is stopped under a policy with onFailure LastGood, from
 // which template and images its new machines start.
 func (l *Loop) startsWith(snap *cluster.Snapshot, p *rollout.Policy, entries []v1alpha1.RolloutPool) string {
-	out := ""
+	out, told := "", 0
 	for i := range entries {
 		e := &entries[i]
 		pool := cluster.Pools.Get(snap, e.Name)
 		if pool == nil || !p.GoesBack(snap, pool, e) {
 			continue
 		}
-		if i == mostTold {
-			return out + "; so do others by their own conditions"
+		if told++; told > mostTold {
+			return out + "; for other pools see their condition " + v1.ConditionTypeDisruptionPaused
 		}
 		last, err := rollout.Restore(snap, pool, e.LastGood, l.Known)
 		out += "; " + sentence.LastGood(e, last, err)

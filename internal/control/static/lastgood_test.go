@@ -13,7 +13,7 @@ import (
 	"karpenter.sh/karpenter/internal/testing/sim"
 )
 
-// A node of a static pool that goes while the rollout is stopped is replaced by one that starts with the state that passed last.
+// If a node of a static pool goes while the rollout is stopped, its replacement starts with the state that passed last.
 func TestAStoppedPoolReplacesNodesWithItsLastGoodState(t *testing.T) {
 	fixed(t, 2, sim.Options{}, gated, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
 		memapi.Edit(w.API, "", "fixed", func(p *v1.NodePool) { p.Generation++; p.Spec.Template.Labels = map[string]string{"image": "2"} })
