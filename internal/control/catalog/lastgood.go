@@ -34,7 +34,8 @@ func (s *Service) WithRollouts(known *label.Vocabulary) *Service {
 	return s
 }
 
-// pools returns all pools of a snapshot, sorted by name, with the templates from which new machines are made now.
+// pools returns all pools of a snapshot, sorted by name, with the templates from which new machines are made now. It
+// remembers the copies that it made, for the next call.
 func (l *lastGood) pools(snap *cluster.Snapshot) (out []*v1.NodePool) {
 	var of map[string]*rollout.Policy
 	if l.known != nil {
@@ -54,8 +55,9 @@ func (l *lastGood) pools(snap *cluster.Snapshot) (out []*v1.NodePool) {
 	return out
 }
 
-// pool returns a pool with the template from which new machines are made now. If the pool does not go back to an earlier state, the
-// annotation that passes images to claims is removed from it: an author of NodePools must not choose images by writing it.
+// pool returns a pool with the template from which new machines are made now: the earlier copy while pool and policy are the same. If the
+// pool does not go back to an earlier state, or that cannot be restored, the annotation that passes images to claims is removed from it: an
+// author of NodePools must not choose images by writing it.
 func (l *lastGood) pool(snap *cluster.Snapshot, policy *rollout.Policy, p *v1.NodePool) made {
 	was := l.made[p.Name]
 	if policy != nil {

@@ -196,9 +196,10 @@ func (w *work) reboot() (goesOn bool) {
 	return true
 }
 
-// vacate does steps 2 and 3 of a reboot: it puts the taint on the Node, waits until its pods have left or their grace period is over, and
-// then has the boot id written on the claim (w.prepared). The reboot ends as failed if pods are left and nothing bounds the drain. since
-// is when the reboot was requested.
+// vacate does steps 2 and 3 of a reboot: it puts the taint on the Node and takes its label "initialized", waits until its pods have left or
+// time is up, and then has the boot id written on the claim (w.prepared). With a grace period the reboot goes on even if pods are left;
+// without one it fails after mostRebootDrain. It also fails if reboots are off, the grace period cannot be read, or there is not one Node
+// with a boot id. since is when the reboot was requested.
 func (w *work) vacate(since time.Time) (goesOn bool) {
 	grace, valid := rebootGrace(w.claim)
 	switch {
@@ -279,7 +280,8 @@ func (w *work) booted(before string) bool {
 }
 
 // endReboot ends a reboot: it sets the condition, clears the disruption reason and removes the taint. It returns false, which is what
-// reboot and vacate return then. Without Settings.Reboots another Karpenter began the reboot, and its end is not reported.
+// reboot and vacate return then. Without Settings.Reboots another Karpenter began the reboot: its end is written to the condition without
+// a message, and no event or metric reports it.
 func (w *work) endReboot(end RebootEnd) (goesOn bool) {
 	if c := condition.Get(w.claim, v1.ConditionTypeRebooting); c != nil && c.Status == metav1.ConditionTrue {
 		end.Took = w.now.Sub(c.LastTransitionTime.Time)
@@ -325,8 +327,8 @@ func (w *work) copyNode() {
 
 func isRebootingTaint(t *corev1.Taint) bool { return t.Key == v1.RebootingTaintKey }
 
-// withoutReboot returns the claim without the annotations of a reboot that is over, nil if it has none. Those of a request whose status is
-// not written yet stay until the returned time.
+// withoutReboot returns the claim without the annotations of a reboot that is over. It returns nil if nothing is to be removed now: there
+// are no such annotations, a reboot goes on, or the status of a new request may not be written yet; then until is when to look again.
 func withoutReboot(claim *v1.NodeClaim, now time.Time) (out *v1.NodeClaim, until time.Time) {
 	_, id := claim.Annotations[v1.RebootPreBootIDAnnotationKey]
 	_, grace := claim.Annotations[v1.RebootGracePeriodAnnotationKey]

@@ -183,9 +183,9 @@ func tiedKeys(p *problem.Problem, it *item) []int {
 	return out
 }
 
-// narrowed returns what a want leaves in each domain to which a plan may tie the node of an item, if a launch in that domain may cost less
-// than a launch that chooses among all. That happens because a spot list costs the mean of its offers: the list of the cheapest zone costs
-// less than that of all zones.
+// narrowed returns further wants, without w: those that pin w to a domain of one or more tied keys that the template leaves open, if a
+// launch in that domain may cost less than a launch that chooses among all. That happens because a spot list costs the mean of its
+// offers: the list of the cheapest zone costs less than that of all zones.
 func (q *question) narrowed(it *item, t problem.TemplateID, w want) []want {
 	var out []want
 	from := []want{w}
@@ -219,8 +219,9 @@ func anyCheaper(few, all []shape.List) bool {
 	})
 }
 
-// split returns what a want leaves in each domain of the key over which the item is spread (item.over). If shapes and prices are the same
-// in all of them, it returns the want unchanged: then the domain can be chosen later.
+// split returns what a want leaves in each domain of the key over which the item is spread (item.over); domains without offers are kept,
+// empty. It returns w alone if the item is not spread, or if every domain has the shapes and prices of w and, for a loose question, no
+// cheaper list: then the domain can be chosen later.
 func (q *question) split(it *item, t problem.TemplateID, w want) []want {
 	if it.over == 0 {
 		return []want{w}

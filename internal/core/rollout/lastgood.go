@@ -28,9 +28,10 @@ var (
 	ErrOtherClass    = errors.New("the state that passed last names a node class that is gone, or that no machine made from it has")
 )
 
-// passed returns the state of a pool whose rollout ends: the template of all its watched machines, and the images that they run. The
+// passed returns the state of a pool whose rollout ends: its template, which all watched machines have, and the images that they run. The
 // images are read from the machines, since the node class may have found newer ones meanwhile. Machines that were created after the last
-// watch began do not count, nor do those of before a resume, which are not judged any more. It returns nil if no machine counts.
+// watch began do not count, nor do those of before a resume, which are not judged any more. It returns nil if no machine
+// counts, or if they run more than mostImages images.
 func passed(e *v1alpha1.RolloutPool, at *Look, now *metav1.Time) *v1alpha1.RolloutState {
 	_, judged := Began(e)
 	stamp, watched, images := drift.PoolStamp(at.Pool), false, map[string]bool{}
@@ -73,7 +74,8 @@ func (p *Policy) GoesBack(snap *cluster.Snapshot, pool *v1.NodePool, e *v1alpha1
 // that claims take over. The error is why the state cannot be used.
 //
 // The state was read from a status, which may be forged. So the template must be valid, and its node class must be that of the pool or of
-// an existing machine of the pool made from this template. With that, a forger gets no more than an author of the pool could.
+// an existing machine of the pool made from this template. With that, a forged template gives no more than an author of the
+// pool has. The provider checks the images: it launches only those that the node class has found.
 func Restore(snap *cluster.Snapshot, pool *v1.NodePool, s *v1alpha1.RolloutState, known *label.Vocabulary) (*v1.NodePool, error) {
 	if s == nil {
 		return nil, ErrNothingPassed
@@ -97,8 +99,8 @@ func Restore(snap *cluster.Snapshot, pool *v1.NodePool, s *v1alpha1.RolloutState
 	return &out, nil
 }
 
-// classVouched reports whether new machines of a pool may have the node class of the pool last, which has the restored template: it is also
-// the class of pool, or of a machine of pool with the hash of that template.
+// classVouched reports whether the restored pool (last) may use its node class: it is the class of pool, or it exists, is not being
+// deleted, and a machine of pool that was made from the restored template has it.
 func classVouched(snap *cluster.Snapshot, pool, last *v1.NodePool, stamp drift.Stamp) bool {
 	have, want := pool.Spec.Template.Spec.NodeClassRef, last.Spec.Template.Spec.NodeClassRef
 	switch {
