@@ -10,6 +10,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // bound proves a lower bound on the cost of every plan for the pods of the new nodes, and writes it to r; it writes no bound if it finds
@@ -55,7 +56,9 @@ func boundBy(q *question, r *problem.Result, over int) {
 	}
 	q.makeCells()
 	q.anySize()
-	q.capHosts(opened)
+	if q.countSizes() <= mostCapped {
+		q.capHosts(q.forcing(opened))
+	}
 	discount(q).makeRows()
 	o := q.options()
 	o.Exact = exactWork / 2
@@ -202,24 +205,36 @@ type hostCap struct {
 	forced int // the least number of machines that its pods need
 }
 
-// capHosts tells the packer how many pods of a host-level group one node may hold. For each group it adds a dimension: each pod of the
-// group needs one unit, and each machine has as many units as the group allows on a node.
-//
-// The limit holds for every plan. A new node starts empty, and all these pods own the group and are counted by it on any node. So the last
-// of them to come to a node was admitted with all others counted, and together they are at most the maxSkew of a spread, or one for
-// anti-affinity. Pods that the group counts but that do not own it need no unit.
-func (q *question) capHosts(opened int) {
-	if len(q.items) > mostCapped {
-		return
+// countSizes returns how many different items there are for the packer: those that need the same and may be on the same cells are one.
+func (q *question) countSizes() int {
+	known := map[string]bool{}
+	var key []byte
+	for i := range q.items {
+		key = identity.Numbers(identity.Number(key[:0], int64(q.kindOf[i])), q.problem.Classes[i].Need)
+		known[string(key)] = true
 	}
-	var caps []hostCap
+	return len(known)
+}
+
+// forcing returns the limits that force more than half as many machines as the plan opened, those that force most before others.
+func (q *question) forcing(opened int) (caps []hostCap) {
 	for g := range q.p.Groups {
 		if c := q.capOf(g); c.forced*2 > opened {
 			caps = append(caps, c)
 		}
 	}
 	slices.SortStableFunc(caps, func(a, b hostCap) int { return cmp.Compare(b.forced, a.forced) })
-	for _, c := range caps[:min(len(caps), mostCaps)] {
+	return caps[:min(len(caps), mostCaps)]
+}
+
+// capHosts tells the packer how many pods of host-level groups one node may hold. For each group it adds a dimension: each pod of the
+// group needs one unit, and each machine has as many units as the group allows on a node.
+//
+// The limit holds for every plan. A new node starts empty, and all these pods own the group and are counted by it on any node. So the last
+// of them to come to a node was admitted with all others counted, and together they are at most the maxSkew of a spread, or one for
+// anti-affinity. Pods that the group counts but that do not own it need no unit.
+func (q *question) capHosts(caps []hostCap) {
+	for _, c := range caps {
 		for i := range q.problem.Classes {
 			need := int64(0)
 			if slices.Contains(c.items, i) {
