@@ -94,18 +94,17 @@ func TestAPlanThatTheClockCutSaysSo(t *testing.T) {
 	}
 }
 
-// TestSearchFollowsWhatIsAtStake plans workloads that cannot become much cheaper. 5,000 pods of nearly as many shapes are within four tenths of
-// a percent of the bound before anybody searches; column generation alone would take three times as long as everything else. More than half of
-// what they cost is for nodes that stay: with spot the rest is known to be close enough as it is, on demand it is searched by half.
+// TestSearchFollowsWhatIsAtStake plans workloads that cannot become much cheaper, and one that can. diverse5000 has 1,000 pods that exclude
+// each other from a node: the packer's first fleet has too few nodes for them, and a search with that rule saves 19 dollars of 142 an hour.
 func TestSearchFollowsWhatIsAtStake(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		spot    bool
 		most    work.Units
-		dollars float64 // an hour, with the whole search before it followed the stakes
+		dollars float64 // an hour
 	}{
-		{"diverse5000", false, 100 * work.Second / 1000, 145.69},
-		{"diverse5000", true, 85 * work.Second / 1000, 74.83},
+		{"diverse5000", false, 1450 * work.Second / 1000, 123.45},
+		{"diverse5000", true, 1250 * work.Second / 1000, 63.30},
 		{"zonespread", false, 150 * work.Second / 1000, 103.10},
 		{"zonespread", true, 400 * work.Second / 1000, 52.32},
 		{"hostanti", false, 150 * work.Second / 1000, 65.80},
@@ -116,6 +115,21 @@ func TestSearchFollowsWhatIsAtStake(t *testing.T) {
 		p := planOf(t, row.name, row.spot, false)
 		if p.Work > row.most || p.Price.Dollars() > row.dollars*1.0005 {
 			t.Errorf("%s spot=%v: %.0f ms of work, want at most %.0f; $%.3f an hour, want at most $%.3f", row.name, row.spot, 1000*p.Work.Seconds(), 1000*row.most.Seconds(), p.Price.Dollars(), row.dollars*1.0005)
+		}
+	}
+}
+
+// TestGapWherePodsExcludeEachOther plans the mix of Karpenter's own benchmark: pods of which a fifth exclude each other from a node, others
+// spread over zones and nodes, in many sizes. The distance to the bound was 17 to 34 percent before the packer knew that rule.
+func TestGapWherePodsExcludeEachOther(t *testing.T) {
+	pods := workload(t, "diverse5000")
+	for n, most := range map[int]float64{100: 0.06, 500: 0.045, 5000: 0.04} {
+		snap := snapshotOf(benchload.Resize(pods, n))
+		p := engine.New().Plan(engine.Question{Snap: snap, Pools: []engine.Pool{{Pool: benchload.Pool(false, false), Catalog: catalogue(t)}},
+			Pods: snap.Provisionable(), Now: now})
+		bound := max(p.VolumeBound, p.ConfigBound).Dollars()
+		if gap := p.Cost.Dollars()/bound - 1; gap > most || bound == 0 || len(p.Refused) > 0 {
+			t.Errorf("%d pods: %.4f dollars an hour, %.2f percent above the bound; %d refused", n, p.Cost.Dollars(), 100*gap, len(p.Refused))
 		}
 	}
 }

@@ -8,14 +8,17 @@ import (
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/core/work"
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // Some rules keep pods apart on a host in a way that the packer cannot express: a spread that also counts pods which do not carry it, or
-// one node for few pods of an application that has pods of many sizes. assign asks the packer without such rules how many pods of each
-// size every node should hold. Pods of one size are then equal, so the question is small. Rules that force many nodes are kept as a limit
-// for each node (capHosts); without them the packer would fill few large nodes, and pods that find no place there would get small nodes of
-// their own. Which pods each node gets is decided afterwards (seats.go). Pods that find no place at all are placed at the end.
+// one node for few pods of an application that has pods of many sizes. assign asks the packer without such rules how many pods of each size
+// every node should hold. Pods of one size are then equal, so the question is small. Which pods each node gets is decided afterwards
+// (seats.go). Pods that find no place at all are placed at the end.
+//
+// If they need nodes of their own, the packer has filled too few, too large nodes: a rule forces more. Then assign is called once more, with
+// the rules that force many nodes as a limit for each node (capHosts). That costs the packer more work, because pods are of more sizes.
 
 // A size is pods that are equal to the packer: one of its classes, which stands for several items.
 type size struct {
@@ -35,30 +38,39 @@ type part struct {
 // An assignment decides which pods of a size go to which node.
 type assignment struct {
 	q       *question
+	meter   *work.Meter
 	sizes   []size
 	waiting []int // by group: pods that have no place yet
+	spills  bool  // nodes were opened for pods that found no place where the packer meant them
 }
 
-// assign makes a plan for pods that rules keep apart on a host in a way that the packer cannot express. It returns nil if there are no such
-// pods, or not all pods find a place. over is how many steps too large its machines may be for any pod.
-func assign(p *problem.Problem, at *solve.Placement) (idea *solve.Placement, over int) {
+// assign makes a plan for pods that rules keep apart on a host in a way that the packer cannot express. With capped, it tells the packer
+// the rules that force many nodes, and has it search. It returns no idea if there are no such pods or rules, or not all pods find a place.
+// over is how many steps too large its machines may be for any pod. spills reports that some pods needed nodes which the packer did not
+// mean to open.
+func assign(p *problem.Problem, at *solve.Placement, capped bool) (idea *solve.Placement, over int, spills bool) {
 	q := newQuestion(p, at)
 	q.collect(nil)
 	bad := map[problem.ClassID]bool{}
 	if len(q.items) == 0 || !q.tie(bad) {
-		return nil, 0
+		return nil, 0, false
 	}
-	opened := 0
-	for range at.New() {
-		opened++
+	var caps []hostCap
+	o := pack.Options{Gain: p.Settings.GainPermille, Fast: true, Most: 1, Meter: at.Meter()} // filling nodes costs more than a search gains
+	if capped {
+		if caps = q.forcing(); len(caps) == 0 {
+			return nil, 0, false
+		}
+		o.Fast, o.Least, o.Most, o.CloseMillionths = false, p.Settings.Least, p.Settings.Most, closeMillionths
 	}
-	a := &assignment{q: q, waiting: make([]int, len(p.Groups))}
-	a.makeSizes(bad, q.forcing(opened))
+	a := &assignment{q: q, meter: at.Meter(), waiting: make([]int, len(p.Groups))}
+	a.makeSizes(bad, caps)
 	q.makeCells()
-	q.capHosts(q.forcing(opened)) // the same groups, now by size
+	if capped {
+		q.capHosts(q.forcing()) // the same groups, now by size
+	}
 	q.makeLimits()
-	answer := pack.Solve(&q.problem, pack.Options{Gain: p.Settings.GainPermille, Least: p.Settings.Least, Most: p.Settings.Most,
-		CloseMillionths: closeMillionths, Meter: at.Meter()})
+	answer := pack.Solve(&q.problem, o)
 	idea = at.Afresh(q.frozen)
 	for _, s := range a.seat(answer.Fleet) {
 		bin := q.open(idea, s.pattern())
@@ -69,9 +81,9 @@ func assign(p *problem.Problem, at *solve.Placement) (idea *solve.Placement, ove
 		}
 	}
 	if !a.placeRest(idea) {
-		return nil, 0
+		return nil, 0, false
 	}
-	return idea, answer.Certificate.Over
+	return idea, answer.Certificate.Over, a.spills
 }
 
 // makeSizes sorts the items into sizes, and makes the question one about sizes, without conflicts. An item with a cap per node that the
@@ -174,6 +186,7 @@ func (a *assignment) openFor(idea *solve.Placement, p *part) bool {
 		if cell < 0 {
 			return false
 		}
+		a.spills = true
 		bin := q.open(idea, &pack.Pattern{Cell: cell})
 		idea.Pin(bin, p.pins)
 		if !a.put(idea, bin, p) {

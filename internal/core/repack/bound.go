@@ -39,9 +39,7 @@ func tooHigh(r *problem.Result) bool { return max(r.Volume, r.Config) > r.Cost }
 func boundBy(q *question, r *problem.Result, over int) {
 	p, at := q.p, q.at
 	q.loose, q.proves = true, true
-	opened := 0
 	for _, n := range at.New() {
-		opened++
 		for _, put := range n.Puts {
 			q.addItem(put, p.Templates[n.Template].Tier, nil)
 		}
@@ -56,8 +54,8 @@ func boundBy(q *question, r *problem.Result, over int) {
 	}
 	q.makeCells()
 	q.anySize()
-	if q.countSizes() <= mostCapped {
-		q.capHosts(q.forcing(opened))
+	if countSizes(q) <= mostCapped {
+		q.capHosts(q.forcing())
 	}
 	discount(q).makeRows()
 	o := q.options()
@@ -205,8 +203,8 @@ type hostCap struct {
 	forced int // the least number of machines that its pods need
 }
 
-// countSizes returns how many different items there are for the packer: those that need the same and may be on the same cells are one.
-func (q *question) countSizes() int {
+// countSizes returns how many different items q has for the packer: those that need the same and may be on the same cells are one.
+func countSizes(q *question) int {
 	known := map[string]bool{}
 	var key []byte
 	for i := range q.items {
@@ -217,7 +215,11 @@ func (q *question) countSizes() int {
 }
 
 // forcing returns the limits that force more than half as many machines as the plan opened, those that force most before others.
-func (q *question) forcing(opened int) (caps []hostCap) {
+func (q *question) forcing() (caps []hostCap) {
+	opened := 0
+	for range q.at.New() {
+		opened++
+	}
 	for g := range q.p.Groups {
 		if c := q.capOf(g); c.forced*2 > opened {
 			caps = append(caps, c)

@@ -29,9 +29,14 @@ func Run(p *problem.Problem) *problem.Result {
 			return r
 		}
 	}
-	idea, assigned := assign(p, at)
+	idea, over, spills := assign(p, at, false)
 	at.Take(r, idea)
-	over, from, part := assigned, at, work.Units(1)
+	if spills {
+		again, capped, _ := assign(p, at, true)
+		at.Take(r, again)
+		over = max(over, capped)
+	}
+	from, part := at, work.Units(1)
 	if q := askChoosing(p, at); q != nil {
 		before := r.Cost
 		idea, chosen := q.improve(r, choosingPart)

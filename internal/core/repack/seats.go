@@ -76,7 +76,7 @@ func (a *assignment) makePlace(nodes []*seating, p *part) bool {
 	}
 	for _, s := range nodes {
 		for i, other := range s.pods {
-			if other == p || a.q.at.Meter().Cut() {
+			if other == p || a.meter.Cut() {
 				continue
 			}
 			s.remove(i)
@@ -96,7 +96,7 @@ func (a *assignment) makePlace(nodes []*seating, p *part) bool {
 
 // holds reports whether a node of this cell may have a pod of the part, and has room for it.
 func (s *seating) holds(p *part) bool {
-	s.a.q.at.Meter().Charge(seatWork)
+	s.a.meter.Charge(seatWork)
 	c, same := &s.a.q.problem.Classes[p.size], 0
 	for _, x := range s.pods {
 		if x.size == p.size {
