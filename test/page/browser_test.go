@@ -159,7 +159,8 @@ func serve(t *testing.T, w *town, guard func(http.Handler) http.Handler) *httpte
 	t.Helper()
 	w.journal, w.verdicts = journal.New(), board.New()
 	shown := page.New(page.Deps{Store: w.Store, Catalogs: w, Journal: w.journal, Verdicts: w.verdicts,
-		Metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds()), Leading: func() bool { return true }, Preview: preview})
+		Metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds()), Leading: func() bool { return true }, Leave: w.leave, Preview: preview})
+	shown.Restore(w.kept)
 	ctx, stop := context.WithCancel(t.Context())
 	var runs sync.WaitGroup
 	runs.Go(func() { _ = shown.Run(ctx) })
@@ -506,8 +507,8 @@ func TestTheFourAnswers(t *testing.T) {
 	b.until(visible + " > 5 && world.held.length > 0")
 	for where, want := range map[string]string{
 		"wrong": "1 pod of Deployment shop/web has no place|no room for it|karpenter why pod web-5d4f-waits -n shop|1 launch failed within the hour: InsufficientCapacity|budgets of NodePool default block disruption",
-		"now":   "waits for its second look|node-0002|2 nodes|1 pod of Deployment shop/web waits for node-0003",
-		"costs": "least found|last day|last week|would save|Most is held back by budgets of NodePool default",
+		"now":   "is checked once more before it begins|node-0002|2 nodes|1 pod of Deployment shop/web waits for node-0003",
+		"costs": "proven least|last day|last week|$9.84 a day|pack pods closer|shop/cart and 1 more|Most is held back by budgets of NodePool default",
 	} {
 		for text := range strings.SplitSeq(want, "|") {
 			if where == "now" && text == "2 nodes" {
@@ -607,14 +608,17 @@ func TestScreenshots(t *testing.T) {
 		t.Skip("KARPENTER_SCREENSHOTS names no folder to write them to")
 	}
 	b := newTab(t)
-	for _, nodes := range []int{0, 4, 40, 300} {
+	for _, nodes := range []int{0, 4, 40, 300, 5000} {
 		w := newTown(nodes)
+		if nodes > 0 {
+			w.kept = w.past()
+		}
 		server := serve(t, w, nil)
 		if nodes >= 40 {
-			w.work()
 			w.tell("none left in us-east-1a")
+			w.work()
 		}
-		for _, width := range []int64{390, 1280} {
+		for _, width := range []int64{390, 1280, 2560} {
 			for _, scheme := range []string{"light", "dark"} {
 				name := fmt.Sprintf("page-%d-%d-%s", nodes, width, scheme)
 				switch {
@@ -627,6 +631,8 @@ func TestScreenshots(t *testing.T) {
 				b.run("open the page", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
 					chromedp.EmulateViewport(width, 800), chromedp.Navigate(server.URL))
 				b.until(`!document.getElementById("main").hidden`)
+				b.run("draw", chromedp.Evaluate(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))`, nil,
+					func(p *cdp.EvaluateParams) *cdp.EvaluateParams { return p.WithAwaitPromise(true) }))
 				b.run("take a picture", chromedp.FullScreenshot(&picture, 100))
 				if err := os.WriteFile(folder+"/"+name+".png", picture, 0o644); err != nil {
 					t.Fatal(err)
