@@ -276,9 +276,9 @@ function spent(since) {
 
 // causes are what would save money.
 const causes = {
-  fee: "the fee of EKS Auto Mode", empty: "remove empty nodes", fragmentation: "pack pods closer, on the same instance types", machineTypes: "other instance types",
-  purchase: "spot, or another architecture", doNotDisrupt: "move pods that are annotated do-not-disrupt", pdb: "move pods whose PodDisruptionBudget allows no eviction",
-  preferences: "ignore preferred affinity and spread", caution: "fewer safety margins: one type for each spot node, larger nodes", open: "not explained further",
+  fee: "the fee of EKS Auto Mode", empty: "remove empty nodes", fragmentation: "pack pods closer", machineTypes: "other instance types",
+  purchase: "spot, or another architecture", doNotDisrupt: "without do-not-disrupt", pdb: "without PodDisruptionBudget",
+  preferences: "without preferred affinity and spread", caution: "fewer safety margins of launches", open: "not explained further",
 };
 
 function totals() {
@@ -302,14 +302,14 @@ function totals() {
     pair.append(make("dt", "", name), dd);
     return pair;
   }));
-  const line = (amount, text, name = "") => { const e = make("div", name); if (amount) e.append(make("span", "money", amount)); e.append(text); return e; };
+  const line = (amount, text) => { const e = make("div", "saving"); e.title = text; e.append(make("span", "one", text), make("span", "", amount)); return e; };
   const parts = (h.savings?.parts || []).map((p) => line(money(p.perDay) + " a day", (causes[p.cause] || p.cause) + (p.by.length ? ": " + several(p.by.slice(0, 2), p.by.length + (p.more || 0)) : "")));
   if (!h.savings && known && h.perHour > least) parts.push(line(money(24 * (h.perHour - least)) + " a day", "move every pod that may move"));
-  const shown = parts.slice(0, 4);
+  const shown = parts.slice(0, 3);
   const top = world.held[0];
-  if (top) shown.push(line(top.saves ? money(top.perDay) + " a day not saved" : plural(top.count, "node") + ", " + money(top.perDay) + " a day", "Most is held back by " + top.by));
-  if (!shown.length) shown.push(line("", !h.nodes ? "There is no node yet." : known ? "Nothing: the fleet costs as little as it can." : "The first answer comes some minutes after the controller began to lead."));
-  shown.push(line("", "At list prices, without Savings Plans, reserved instances and discounts." + (h.savings ? " Proven " + age(h.savings.at) + " ago" + (h.others ? ", with nodes that are not Karpenter's." : ".") : ""), "small"));
+  if (top) shown.push(line(top.saves ? money(top.perDay) + " a day not saved" : plural(top.count, "node") + ", " + money(top.perDay) + " a day", "held back most by " + top.by));
+  if (!shown.length) shown.push(line("", !h.nodes ? "There is no node yet." : known ? "Nothing: it costs as little as it can." : "Known some minutes after a start."));
+  put(byId("basis"), "Money is at list prices, without Savings Plans, reserved instances and discounts." + (h.savings ? " The least was proven " + age(h.savings.at) + " ago" + (h.others ? ", with nodes that are not Karpenter's." : ".") : ""));
   byId("savings").replaceChildren(...shown);
 }
 
