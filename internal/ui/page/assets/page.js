@@ -112,11 +112,14 @@ function put(e, text) {
   if (e.textContent !== text) e.textContent = text;
 }
 
-const money = (x, digits = x < 1000 ? 2 : 0) => "$" + x.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+// Formats are made once: each toLocaleString with options would make one.
+const whole = new Intl.NumberFormat("en"), tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const fixed = [0, 2, 4].map((digits) => new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+const money = (x, digits = x < 1000 ? 2 : 0) => "$" + fixed[digits / 2].format(x);
 const percent = ([used, all]) => (all ? Math.round((100 * used) / all) + "%" : "–");
 const part = ([used, all]) => (all ? used / all : 0);
-const number = (x) => x.toLocaleString("en", { maximumFractionDigits: 1 });
-const plural = (n, what) => n.toLocaleString("en") + " " + what + (n === 1 ? "" : what.endsWith("ch") ? "es" : "s");
+const number = (x) => tenths.format(x);
+const plural = (n, what) => whole.format(n) + " " + what + (n === 1 ? "" : what.endsWith("ch") ? "es" : "s");
 
 function age(at) {
   const s = Math.max(0, (Date.now() + skew - new Date(at)) / 1000);
@@ -167,12 +170,14 @@ function planned(plan) {
 // ---- drawing, once for each frame of the screen at most ----
 
 const stale = { nodes: false, lists: false, asked: false };
+let still = 0; // until then the list is being scrolled, and nothing else is drawn: drawing thousands of nodes would make it stutter
 
 function draw() {
   if (stale.asked) return;
   stale.asked = true;
   requestAnimationFrame(() => {
     stale.asked = false;
+    if (performance.now() < still) return void setTimeout(draw, 100);
     if (stale.nodes) arrange();
     if (stale.lists) lists();
     stale.nodes = stale.lists = false;
@@ -289,12 +294,12 @@ function totals() {
   put(byId("commitments"), h.commitments || "");
   const known = h.savings || h.target, least = Math.max(0, h.perHour - (h.savings ? h.savings.gap : h.target ? h.movable - h.target : 0));
   const facts = [["now", money(h.perHour) + "/h", money(24 * h.perHour) + " a day"],
-    [h.savings || !known ? "proven least" : "least found", known ? money(least) + "/h" : "–", known ? number((100 * (h.perHour - least)) / (h.perHour || 1)) + "% less" : "after some minutes"]];
+    [h.savings || !known ? "proven least" : "least found", known ? money(least) + "/h" : "–", known ? number((100 * (h.perHour - least)) / (h.perHour || 1)) + "% less" : "not known yet"]];
   for (const [name, hours] of [["last day", 24], ["last week", 168]]) {
     const s = spent(Date.now() + skew - hours * 3600e3);
     facts.push([name, s.hours ? money(s.cost) : "–", s.hours ? "least " + money(s.least) + (s.hours < hours - 1 ? ", " + age(Date.now() + skew - s.hours * 3600e3) + " seen" : "") : "after 15 seconds"]);
   }
-  put(byId("use"), [h.others && h.others + " more nodes are not Karpenter's", plural(h.pods, "pod") + (h.waiting ? ", " + h.waiting.toLocaleString("en") + " without a node" : ""), h.nodes && "CPU requested " + percent(h.cpu) + " of " + number(h.cpu[1]) + ", memory " + percent(h.memory) + " of " + number(h.memory[1]) + " GiB"].filter(Boolean).join(" · "));
+  put(byId("use"), [h.others && h.others + " more nodes are not Karpenter's", plural(h.pods, "pod") + (h.waiting ? ", " + whole.format(h.waiting) + " without a node" : ""), h.nodes && "CPU requested " + percent(h.cpu) + " of " + number(h.cpu[1]) + ", memory " + percent(h.memory) + " of " + number(h.memory[1]) + " GiB"].filter(Boolean).join(" · "));
   byId("totals").replaceChildren(...facts.map(([name, value, more]) => {
     const pair = make("div");
     const dd = make("dd", "", value);
@@ -302,7 +307,7 @@ function totals() {
     pair.append(make("dt", "", name), dd);
     return pair;
   }));
-  const line = (amount, text) => { const e = make("div", "saving"); e.title = text; e.append(make("span", "one", text), make("span", "", amount)); return e; };
+  const line = (amount, text) => { const e = make("div", "saving"); e.title = text; e.append(make("span", "", text), make("span", "money", amount)); return e; };
   const parts = (h.savings?.parts || []).map((p) => line(money(p.perDay) + " a day", (causes[p.cause] || p.cause) + (p.by.length ? ": " + several(p.by.slice(0, 2), p.by.length + (p.more || 0)) : "")));
   if (!h.savings && known && h.perHour > least) parts.push(line(money(24 * (h.perHour - least)) + " a day", "move every pod that may move"));
   const shown = parts.slice(0, 3);
@@ -374,10 +379,10 @@ function chart() {
     shapes.unshift(shape("rect", "span-paused", { x: left, y: 0, width: Math.max(2, x(c) - left), height: 62 }));
   });
   if (points.some((c) => c.paused)) told.push(["", "paused where shaded"]);
-  happened.forEach(([key, text], row) => {
+  happened.forEach(([key, text]) => {
     const sum = points.reduce((n, c) => n + (c[key] || 0), 0);
     if (sum) told.push(["key mark-" + key, plural(sum, text)]);
-    for (const c of points) if (c[key]) shapes.push(shape("rect", "mark-" + key, { x: x(c) - 1, y: 62 + 2 * row, width: 2, height: 2 + row }));
+    for (const c of points) if (c[key]) shapes.push(shape("rect", "mark-" + key, { x: x(c) - 1, y: 62, width: 4, height: 8 }));
   });
   svg.replaceChildren(...shapes);
   svg.setAttribute("aria-label", byId("measure").selectedOptions[0].text + " since " + from.toLocaleString() + ": " + say(value(points[0])) + " then, " + say(value(points.at(-1))) + " now, at most " + say(Math.max(...points.map(value))));
@@ -451,7 +456,7 @@ function arrange() {
   fleet.order = [...world.nodes.values()].filter((n) => !words.length || fits(n)).sort((a, b) => by(a, b) || compare(a.name, b.name));
   height = innerWidth <= 700 ? 96 : innerWidth <= 1100 ? 68 : 36;
   byId("space").style.height = rows.style.height = fleet.order.length * height + "px";
-  put(byId("shown"), fleet.order.length === world.nodes.size ? plural(world.nodes.size, "node") : fleet.order.length.toLocaleString("en") + " of " + plural(world.nodes.size, "node"));
+  put(byId("shown"), fleet.order.length === world.nodes.size ? plural(world.nodes.size, "node") : whole.format(fleet.order.length) + " of " + plural(world.nodes.size, "node"));
   const empty = !fleet.order.length;
   for (const id of ["rows", "keys", "mapkey"]) byId(id).hidden = empty;
   document.querySelector(".columns").hidden = empty;
@@ -522,9 +527,12 @@ function block(n, side, ink) {
     b.style.setProperty("--ink", ink);
     b.style.setProperty("--fill", look.split(",").pop() + "%");
   }
-  b.classList.toggle("odd", Boolean(n.marks));
-  const text = describe(n);
-  if (b.title !== text) { b.title = text; b.setAttribute("aria-label", text); }
+  if (b.of !== n) { // a node that changed is another object
+    b.of = n;
+    b.classList.toggle("odd", Boolean(n.marks));
+    b.title = describe(n);
+    b.setAttribute("aria-label", b.title);
+  }
   return b;
 }
 
@@ -713,7 +721,7 @@ const opened = {
   },
 };
 
-rows.addEventListener("scroll", () => requestAnimationFrame(scroll), { passive: true });
+rows.addEventListener("scroll", () => { still = performance.now() + 200; requestAnimationFrame(scroll); }, { passive: true });
 rows.addEventListener("keydown", (event) => {
   if (stale.nodes) arrange(); // a key means the order that was asked for, drawn or not
   const at = fleet.order.findIndex((n) => n.name === fleet.active);
