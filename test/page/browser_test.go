@@ -331,6 +331,33 @@ func TestWhatTheScriptMakesOfMessages(t *testing.T) {
 		})()`,
 		"ages go by the server's clock": `(() => { const clock = Date.now, now = clock(), at = now - 3600e3; Date.now = () => now; take("changes", { at: new Date(at) }); const said = age(new Date(at - 60e3)); Date.now = clock; return said === "60 s"; })()`,
 		"decisions are bounded":         `(() => { take("changes", { at: new Date(), decisions: Array.from({ length: 400 }, (_, i) => ({ seq: i, at: new Date(), act: "x", about: "y", perHour: "-" })) }); return world.decisions.length === 300 && world.decisions[299].seq === 399; })()`,
+		"the last hour is summed up": `(() => {
+			const had = [world.costs, world.decisions], at = (m) => new Date(Date.now() + skew - 60e3 * m).toISOString();
+			world.costs = [{ at: at(70), perHour: 9, nodes: 9, launched: 7 }, { at: at(50), perHour: 1, nodes: 3, launched: 2 }, { at: at(1), perHour: 1.5, nodes: 4, failed: 1, steps: 1 }];
+			world.decisions = [{ seq: 1, at: at(90), act: "stepped", text: "too old" }, { seq: 2, at: at(30), act: "planned", text: "no change" }, { seq: 3, at: at(20), act: "stepped", text: "delete 1 node" }];
+			lastHour();
+			const said = byId("hour").textContent;
+			[world.costs, world.decisions] = had;
+			return said.includes("2 launches, 1 step, 1 failed launch. Nodes 3 → 4, cost $1.00 → $1.50 an hour.") && said.includes("step begun: delete 1 node") && !said.includes("old") && !said.includes("no change");
+		})()`,
+		"the history shows waits": `(() => {
+			const had = world.costs, at = (m) => new Date(Date.now() + skew - 60e3 * m).toISOString();
+			world.costs = [{ at: at(3), perHour: 1 }, { at: at(1), perHour: 1, wait: 300 }];
+			byId("measure").value = "wait";
+			chart();
+			const said = byId("legend").textContent, label = byId("chart").getAttribute("aria-label"), lines = document.querySelectorAll("#chart polyline").length;
+			byId("measure").value = "perHour";
+			world.costs = had;
+			chart();
+			return said.includes("0 to 5 min") && label.startsWith("longest wait since") && label.includes("at most 5 min") && lines === 1;
+		})()`,
+		"costs of the past stand beside the least": `(() => {
+			const had = world.costs, at = (h) => new Date(Date.now() + skew - 3600e3 * h).toISOString();
+			world.costs = [{ at: at(40), perHour: 8, least: 1 }, { at: at(39), perHour: 4, least: 3 }, { at: at(2), perHour: 4, least: 3 }, { at: at(1), perHour: 4 }, { at: at(0), perHour: 4 }];
+			const day = spent(Date.now() + skew - 24 * 3600e3), near = (a, b) => Math.abs(a - b) < 0.01;
+			world.costs = had;
+			return near(day.cost, 4 * 3) && near(day.least, 3 * 2 + 4) && near(day.hours, 3);
+		})()`,
 		"a pause is shaded": `(() => {
 			const had = world.costs, at = (m) => new Date(Date.now() + skew - 60e3 * m).toISOString();
 			world.costs = [{ at: at(3), perHour: 1 }, { at: at(2), perHour: 1, paused: 1 }, { at: at(1), perHour: 1 }];
@@ -665,7 +692,8 @@ func TestTheMap(t *testing.T) {
 		}
 	}
 	b.run("open a node", chromedp.Evaluate(`blocks.get("node-0001").click()`, nil))
-	for _, want := range []string{"claim-node-0001", "do-not-disrupt", "shop/web-5d4f-node-0001-0", "Deployment shop/web", "karpenter why node node-0001"} {
+	for _, want := range []string{"claim-node-0001", "do-not-disrupt", "shop/web-5d4f-node-0001-0", "Deployment shop/web", "karpenter why node node-0001",
+		"What would go with it", "would move to node-0003", "an hour less"} {
 		b.until(fmt.Sprintf(`byId("detail").innerText.includes(%q)`, want))
 	}
 	at := is[string](b, "location.href")
@@ -693,7 +721,8 @@ func TestEmptyStates(t *testing.T) {
 	b.clean(server)
 }
 
-// TestAxe has axe-core look for what keeps people from using the page: in light and dark, narrow and wide, with a node opened.
+// TestAxe has axe-core look for what keeps people from using the page: in light and dark, narrow and wide, with a node opened, without
+// nodes, with a filter that no node matches, and before the login.
 func TestAxe(t *testing.T) {
 	axe, err := os.ReadFile("testdata/axe.min.js")
 	if err != nil {
@@ -701,14 +730,26 @@ func TestAxe(t *testing.T) {
 	}
 	b := newTab(t)
 	w := newTown(40)
+	w.kept = w.past()
 	server := serve(t, w, nil)
 	w.tell("none left")
 	w.work()
+	empty := serve(t, newTown(0), nil)
+	refusing := serve(t, newTown(1), func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "who are you", http.StatusUnauthorized) })
+	})
 	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int64{390, 1280} {
+		for width, page := range map[int64]struct{ address, until string }{
+			390:  {server.URL + "#group=zone&node=node-0001", visible + ` > 3 && world.held.length > 0 && byId("detail").innerText.includes("an hour less")`},
+			1280: {server.URL + "#group=zone&node=node-0001", visible + ` > 3 && world.held.length > 0 && byId("detail").innerText.includes("an hour less")`},
+			1000: {server.URL + "#filter=no-such&measure=nodes&range=week", `!byId("empty").hidden && byId("empty").innerText.includes("filter")`},
+			1281: {empty.URL, `!byId("empty").hidden`},
+			2560: {server.URL, visible + ` > 3 && world.held.length > 0`},
+			820:  {refusing.URL, `!byId("login").hidden`},
+		} {
 			b.run("open the page", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
-				chromedp.EmulateViewport(width, 800), chromedp.Navigate("about:blank"), chromedp.Navigate(server.URL+"#group=zone&node=node-0001"))
-			b.until(visible + ` > 3 && world.held.length > 0 && byId("detail").innerText.includes("karpenter why node")`)
+				chromedp.EmulateViewport(width, 800), chromedp.Navigate("about:blank"), chromedp.Navigate(page.address))
+			b.until(page.until)
 			var found []string
 			b.run("ask axe", chromedp.Evaluate(string(axe)+`;null`, nil), chromedp.Evaluate(
 				`axe.run().then((r) => r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html.slice(0, 160) + " " + n.failureSummary)))`, &found,
@@ -749,7 +790,7 @@ func TestScreenshots(t *testing.T) {
 				}
 				var picture []byte
 				b.run("open the page", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
-					chromedp.EmulateViewport(width, 800), chromedp.Navigate(server.URL))
+					chromedp.EmulateViewport(width, 800), chromedp.Navigate("about:blank"), chromedp.Navigate(server.URL))
 				b.until(`!document.getElementById("main").hidden`)
 				b.run("draw", chromedp.Evaluate(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))`, nil,
 					func(p *cdp.EvaluateParams) *cdp.EvaluateParams { return p.WithAwaitPromise(true) }))
