@@ -761,44 +761,56 @@ func TestAxe(t *testing.T) {
 	}
 }
 
-// TestScreenshots writes pictures of the page at several sizes of fleet and window where KARPENTER_SCREENSHOTS names a folder.
-// docs/page.md shows two of them.
+// TestScreenshots writes pictures of the page at several sizes of fleet and window where KARPENTER_SCREENSHOTS names a folder: what a window of
+// 800 pixels shows without scrolling, and some of the whole page. docs/page.md shows page-light and page-dark.
 func TestScreenshots(t *testing.T) {
 	folder := os.Getenv("KARPENTER_SCREENSHOTS")
 	if folder == "" {
 		t.Skip("KARPENTER_SCREENSHOTS names no folder to write them to")
 	}
 	b := newTab(t)
+	servers := map[int]*httptest.Server{}
 	for _, nodes := range []int{0, 4, 40, 300, 5000} {
 		w := newTown(nodes)
 		if nodes > 0 {
 			w.kept = w.past()
 		}
-		server := serve(t, w, nil)
+		servers[nodes] = serve(t, w, nil)
 		if nodes >= 40 {
 			w.tell("none left in us-east-1a")
 			w.work()
 		}
+	}
+	type shot struct {
+		name, scheme, at string
+		nodes            int
+		width            int64
+		whole            bool
+	}
+	shots := []shot{{"page-light", "light", "", 40, 1280, false}, {"page-dark", "dark", "", 40, 1280, false},
+		{"page-node", "light", "#node=node-0001", 40, 1280, true}, {"page-node-phone", "dark", "#node=node-0001", 40, 390, true}}
+	for nodes := range servers {
 		for _, width := range []int64{390, 1280, 2560} {
 			for _, scheme := range []string{"light", "dark"} {
-				name := fmt.Sprintf("page-%d-%d-%s", nodes, width, scheme)
-				switch {
-				case nodes == 40 && width == 1280:
-					name = "page-" + scheme
-				case nodes == 40 || scheme == "dark" && nodes != 300:
-					continue
-				}
-				var picture []byte
-				b.run("open the page", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
-					chromedp.EmulateViewport(width, 800), chromedp.Navigate("about:blank"), chromedp.Navigate(server.URL))
-				b.until(`!document.getElementById("main").hidden`)
-				b.run("draw", chromedp.Evaluate(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))`, nil,
-					func(p *cdp.EvaluateParams) *cdp.EvaluateParams { return p.WithAwaitPromise(true) }))
-				b.run("take a picture", chromedp.FullScreenshot(&picture, 100))
-				if err := os.WriteFile(folder+"/"+name+".png", picture, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				shots = append(shots, shot{fmt.Sprintf("%d-%d-%s", nodes, width, scheme), scheme, "", nodes, width, scheme == "light"})
 			}
+		}
+	}
+	for _, s := range shots {
+		var picture []byte
+		take := chromedp.CaptureScreenshot(&picture)
+		if s.whole {
+			take = chromedp.FullScreenshot(&picture, 100)
+		}
+		b.run("open the page", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: s.scheme}}),
+			chromedp.EmulateViewport(s.width, 800), chromedp.Navigate("about:blank"), chromedp.Navigate(servers[s.nodes].URL+s.at))
+		b.until(`!byId("main").hidden && document.querySelector("#pools li")`)
+		if s.at != "" {
+			b.until(`byId("detail").innerText.includes("an hour less")`)
+		}
+		b.run("take a picture", take)
+		if err := os.WriteFile(folder+"/"+s.name+".png", picture, 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
