@@ -331,6 +331,16 @@ func TestWhatTheScriptMakesOfMessages(t *testing.T) {
 		})()`,
 		"ages go by the server's clock": `(() => { const clock = Date.now, now = clock(), at = now - 3600e3; Date.now = () => now; take("changes", { at: new Date(at) }); const said = age(new Date(at - 60e3)); Date.now = clock; return said === "60 s"; })()`,
 		"decisions are bounded":         `(() => { take("changes", { at: new Date(), decisions: Array.from({ length: 400 }, (_, i) => ({ seq: i, at: new Date(), act: "x", about: "y", perHour: "-" })) }); return world.decisions.length === 300 && world.decisions[299].seq === 399; })()`,
+		"a node that was opened before the picture came is shown with it": `(() => {
+			const nodes = [...world.nodes.values()], is = () => byId("detail").textContent.includes(nodes[0].type), at = new Date(), rest = { decisions: [], costs: [] };
+			opened.name = nodes[0].name;
+			take("picture", { at, nodes: [], ...rest });
+			const before = is();
+			take("picture", { at, nodes, ...rest });
+			const after = is();
+			opened.open("");
+			return !before && after;
+		})()`,
 		"the last hour is summed up": `(() => {
 			const had = [world.costs, world.decisions], at = (m) => new Date(Date.now() + skew - 60e3 * m).toISOString();
 			world.costs = [{ at: at(70), perHour: 9, nodes: 9, launched: 7 }, { at: at(50), perHour: 1, nodes: 3, launched: 2 }, { at: at(1), perHour: 1.5, nodes: 4, failed: 1, steps: 1 }];
@@ -706,6 +716,14 @@ func TestTheMap(t *testing.T) {
 		b.run("follow a link", chromedp.Navigate("about:blank"), chromedp.Navigate(link))
 		b.until(`byId("detail").innerText.includes("karpenter why node node-0001")`)
 	}
+	b.run("follow the link of a pod", chromedp.Navigate("about:blank"), chromedp.Navigate(server.URL+"#node=node-0001"))
+	b.until(`byId("detail").querySelector("td a")`)
+	b.run("click", chromedp.Click("#detail td a"))
+	b.until(`location.hash === "#pod=shop%2Fweb-5d4f-node-0001-0" && byId("detail").innerText.includes("karpenter why node node-0001")`)
+	b.run("follow the link of a step", chromedp.Click("#now li a"))
+	b.until(`location.hash === "#step=s" && document.querySelector("#now li.target")`)
+	b.run("follow a link to a pool", chromedp.Navigate("about:blank"), chromedp.Navigate(server.URL+"#pool=batch"))
+	b.until(`fleet.order.length > 0 && fleet.order.every((n) => n.pool === "batch")`)
 	b.run("follow a link to a pod without a node", chromedp.Navigate("about:blank"), chromedp.Navigate(server.URL+"#pod=shop/web-5d4f-waits"))
 	b.until(`byId("detail").innerText.includes("karpenter why pod web-5d4f-waits -n shop")`)
 }

@@ -80,6 +80,7 @@ function take(event, data) {
   byId("main").hidden = false;
   byId("login").hidden = true;
   draw();
+  if (event === "picture") opened.show();
   opened.look();
 }
 
@@ -197,7 +198,9 @@ function entry({ sign, title, amount, lines = [], nodes = [], more = 0, command,
   const li = make("li", id && where.step === id ? "target" : "");
   if (amount) li.append(make("span", "money", amount));
   if (sign) li.append(make("span", "sign " + sign, { bad: "✖ ", warn: "▲ ", good: "✔ ", now: "● " }[sign]));
-  li.append(make("b", "", title));
+  const head = make("b", "", id ? undefined : title);
+  if (id) head.append(link({ step: id }, title));
+  li.append(head);
   for (const text of lines) if (text) li.append(make("div", "", text));
   if (nodes.length) {
     const at = make("div", "small");
@@ -700,7 +703,7 @@ const opened = {
       out.push(...this.ifItLeft());
       if (more.expires) out.push(make("div", "", "expires " + new Date(more.expires).toLocaleString()));
       if (more.conditions.length) out.push(make("h3", "", "Conditions of the claim"), ...more.conditions.map((c) => make("div", "", c.type + "=" + c.status + " for " + age(c.since) + (c.message ? ": " + c.message : ""))));
-      out.push(make("h3", "", "Pods"), this.table(["pod", "workload", "CPU", "GiB", "age"], more.pods.map((p) => [p.name, p.owner, number(p.cpu), number(p.memory), age(1000 * p.since)])));
+      out.push(make("h3", "", "Pods"), this.table(["pod", "workload", "CPU", "GiB", "age"], more.pods.map((p) => [link({ pod: p.name }, p.name), p.owner, number(p.cpu), number(p.memory), age(1000 * p.since)])));
       if (more.more) out.push(make("div", "small", more.more + " more are not listed"));
       if (more.decisions.length) out.push(make("h3", "", "What was decided about it"), this.table(["when", "what", "why"], more.decisions.map((d) => [new Date(d.at).toLocaleString(), d.act, [d.reason, d.text].filter(Boolean).join(": ")])));
       out.push(make("code", "small", "karpenter why node " + more.name));
@@ -715,7 +718,7 @@ const opened = {
     const box = make("div", "scroll"), t = make("table"), head = make("tr");
     box.tabIndex = 0;
     head.append(...names.map((x) => make("th", "", x)));
-    t.append(head, ...lines.map((cells) => { const tr = make("tr"); tr.append(...cells.map((x) => make("td", "", x))); return tr; }));
+    t.append(head, ...lines.map((cells) => { const tr = make("tr"); tr.append(...cells.map((x) => { const td = make("td"); td.append(x); return td; })); return tr; }));
     box.append(t);
     return box;
   },
