@@ -252,7 +252,7 @@ func Run(ctx context.Context, o Options) error {
 	if s.Journal.Ledger.ConfigMaps != "" {
 		always, loops = append(always, costs.Watch), append(loops, costs.Run)
 	}
-	if s.Journal.Ledger.ConfigMaps != "" || s.Serve.UIPort != 0 {
+	if costs != nil {
 		loops = append(loops, costs.Sample)
 	}
 	lead := func(ctx context.Context) error {
@@ -339,18 +339,22 @@ func (p *parts) always() []func(context.Context) error {
 	return run
 }
 
-// ledger returns what notes the cost of machines. Without ConfigMaps only its Sample may run.
+// ledger returns what notes the cost of machines, nil if neither ConfigMaps nor a page want it. Without ConfigMaps only its Sample may run.
 func (p *parts) ledger() (*ledger.Ledger, error) {
 	s, namespace, err := p.settings.Journal.Ledger, "", error(nil)
-	if s.ConfigMaps != "" {
+	switch {
+	case s.ConfigMaps != "":
 		namespace, err = leaseNamespace(p.settings.LeaderElection)
+	case p.settings.Serve.UIPort == 0:
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	return ledger.New(ledger.Deps{Store: p.store, Client: p.clients.main, Catalogs: p.catalogs, Metrics: p.metrics,
-		Engine: engine.New(p.labels), Verdicts: p.verdicts}, ledger.Settings{ConfigMaps: client.ObjectKey{Namespace: namespace, Name: s.ConfigMaps},
-		Labels: s.Labels, Engine: p.settings.engineSettings()}), nil
+		Engine: engine.New(p.labels), Verdicts: p.verdicts}, ledger.Settings{
+		ConfigMaps: client.ObjectKey{Namespace: namespace, Name: s.ConfigMaps}, Labels: s.Labels, Engine: p.settings.engineSettings(),
+	}), nil
 }
 
 // older is what serves v1beta1 on every replica, and what rewrites on the leader what is stored in it.

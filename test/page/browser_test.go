@@ -24,6 +24,7 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	tabpage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/performance"
 	cdp "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -780,7 +781,7 @@ func TestAxe(t *testing.T) {
 }
 
 // TestScreenshots writes pictures of the page at several sizes of fleet and window where KARPENTER_SCREENSHOTS names a folder: what a window of
-// 800 pixels shows without scrolling, and some of the whole page. docs/page.md shows page-light and page-dark.
+// 800 pixels shows without scrolling, and some of the whole page. docs/page.md shows page-light.webp and page-dark.webp.
 func TestScreenshots(t *testing.T) {
 	folder := os.Getenv("KARPENTER_SCREENSHOTS")
 	if folder == "" {
@@ -805,20 +806,26 @@ func TestScreenshots(t *testing.T) {
 		width            int64
 		whole            bool
 	}
-	shots := []shot{{"page-light", "light", "", 40, 1280, false}, {"page-dark", "dark", "", 40, 1280, false},
-		{"page-node", "light", "#node=node-0001", 40, 1280, true}, {"page-node-phone", "dark", "#node=node-0001", 40, 390, true}}
+	shots := []shot{{"page-light.webp", "light", "", 40, 1280, false}, {"page-dark.webp", "dark", "", 40, 1280, false},
+		{"page-node.png", "light", "#node=node-0001", 40, 1280, true}, {"page-node-phone.png", "dark", "#node=node-0001", 40, 390, true}}
 	for nodes := range servers {
 		for _, width := range []int64{390, 1280, 2560} {
 			for _, scheme := range []string{"light", "dark"} {
-				shots = append(shots, shot{fmt.Sprintf("%d-%d-%s", nodes, width, scheme), scheme, "", nodes, width, scheme == "light"})
+				shots = append(shots, shot{fmt.Sprintf("%d-%d-%s.png", nodes, width, scheme), scheme, "", nodes, width, scheme == "light"})
 			}
 		}
 	}
 	for _, s := range shots {
 		var picture []byte
 		take := chromedp.CaptureScreenshot(&picture)
-		if s.whole {
+		switch {
+		case s.whole:
 			take = chromedp.FullScreenshot(&picture, 100)
+		case strings.HasSuffix(s.name, ".webp"):
+			take = chromedp.ActionFunc(func(ctx context.Context) (err error) {
+				picture, err = tabpage.CaptureScreenshot().WithFormat(tabpage.CaptureScreenshotFormatWebp).WithQuality(80).Do(ctx)
+				return err
+			})
 		}
 		b.run("open the page", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: s.scheme}}),
 			chromedp.EmulateViewport(s.width, 800), chromedp.Navigate("about:blank"), chromedp.Navigate(servers[s.nodes].URL+s.at))
@@ -827,7 +834,7 @@ func TestScreenshots(t *testing.T) {
 			b.until(`byId("detail").innerText.includes("an hour less")`)
 		}
 		b.run("take a picture", take)
-		if err := os.WriteFile(folder+"/"+s.name+".png", picture, 0o644); err != nil {
+		if err := os.WriteFile(folder+"/"+s.name, picture, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,5 +1,6 @@
 // Package board keeps the latest explanations of the loops: why pods have no place, what keeps nodes, which steps are under way,
-// what the fleet could cost. Loops write them when they report them as events; the views of the cluster (page, top) read them. No loop reads the board.
+// what the fleet could cost. Loops write them when they report them as events; the views of the cluster (page, top) read them. No loop
+// reads the board.
 package board
 
 import (

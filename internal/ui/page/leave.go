@@ -76,7 +76,8 @@ func (s *Service) leave(w http.ResponseWriter, r *http.Request) {
 // leavingOf groups a plan for the pods of a node: by node, by kind of new node, and by reason.
 func leavingOf(n *cluster.Node, plan *engine.Plan) leaving {
 	out := leaving{With: []string{}, Stuck: []pending{}, Ends: len(n.Pods) - movable.Count(n.Pods)}
-	nodes, fresh, stuck := map[string]*place{}, map[string]*place{}, map[string]*pending{}
+	type kind struct{ name, capacity, pool string }
+	nodes, fresh, stuck := map[string]*place{}, map[kind]*place{}, map[string]*pending{}
 	for _, p := range plan.Place {
 		if nodes[p.Node] == nil {
 			nodes[p.Node] = &place{Node: p.Node}
@@ -85,12 +86,12 @@ func leavingOf(n *cluster.Node, plan *engine.Plan) leaving {
 	}
 	for i := range plan.Open {
 		o := &plan.Open[i]
-		what := fmt.Sprintf("%s, %s, NodePool %s", o.Type, o.CapacityType, o.Pool)
-		if fresh[what] == nil {
-			fresh[what] = &place{What: what}
+		k := kind{o.Type, o.CapacityType, o.Pool}
+		if fresh[k] == nil {
+			fresh[k] = &place{What: fmt.Sprintf("%s, %s, NodePool %s", k.name, k.capacity, k.pool)}
 		}
-		fresh[what].Pods += len(o.Pods)
-		fresh[what].PerHour = round(fresh[what].PerHour + o.Price.Dollars())
+		fresh[k].Pods += len(o.Pods)
+		fresh[k].PerHour = round(fresh[k].PerHour + o.Price.Dollars())
 	}
 	for i := range plan.Refused {
 		r := &plan.Refused[i]
