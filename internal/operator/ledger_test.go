@@ -3,6 +3,8 @@ package operator
 import (
 	"strings"
 	"testing"
+
+	"karpenter.sh/karpenter/internal/explain/board"
 )
 
 func TestThereIsALedgerOnlyWhereOneIsAskedFor(t *testing.T) {
@@ -10,7 +12,7 @@ func TestThereIsALedgerOnlyWhereOneIsAskedFor(t *testing.T) {
 	if l, err := p.ledger(); l != nil || err != nil {
 		t.Errorf("got %v, %v, want none", l, err)
 	}
-	p.settings.Serve.UIPort = 8082
+	p.settings.Serve.UIPort, p.verdicts = 8082, board.New()
 	if l, err := p.ledger(); l == nil || l.Verdicts != p.verdicts || err != nil {
 		t.Errorf("with a page, which shows what the fleet could cost: %v, %v", l, err)
 	}

@@ -342,6 +342,21 @@ func TestWhatTheScriptMakesOfMessages(t *testing.T) {
 			opened.open("");
 			return !before && after;
 		})()`,
+		"nothing else is drawn while the list is scrolled": `(async () => {
+			const frame = () => new Promise(requestAnimationFrame);
+			still = 0;
+			rows.dispatchEvent(new Event("scroll"));
+			const set = still > 0;
+			still = Infinity;
+			stale.nodes = true;
+			draw();
+			await frame();
+			await frame();
+			const held = stale.nodes;
+			still = 0;
+			while (stale.nodes) await frame();
+			return set && held;
+		})()`,
 		"the last hour is summed up": `(() => {
 			const had = [world.costs, world.decisions], at = (m) => new Date(Date.now() + skew - 60e3 * m).toISOString();
 			world.costs = [{ at: at(70), perHour: 9, nodes: 9, launched: 7 }, { at: at(50), perHour: 1, nodes: 3, launched: 2 }, { at: at(1), perHour: 1.5, nodes: 4, failed: 1, steps: 1 }];
@@ -664,7 +679,7 @@ func TestTheFourAnswers(t *testing.T) {
 	b.run("open the page", chromedp.EmulateViewport(1280, 800), chromedp.Navigate(server.URL))
 	b.until(visible + " > 5 && world.held.length > 0")
 	for where, want := range map[string]string{
-		"wrong": "1 pod of Deployment shop/web has no place|no room for it|karpenter why pod web-5d4f-waits -n shop|1 launch failed within the hour: InsufficientCapacity|budgets of NodePool default block disruption",
+		"wrong": "1 pod of Deployment shop/web has no place|no room for it|karpenter why pod web-5d4f-waits -n shop|1 launch failed within the hour: InsufficientCapacity|budgets of NodePool default block disruption|1 node cannot be removed|held back by Deployment shop/web",
 		"now":   "is checked once more before it begins|node-0002|2 nodes|1 pod of Deployment shop/web waits for node-0003",
 		"costs": "proven least|last day|last week|$9.84 a day|pack pods closer|shop/cart, shop/web|held back most by budgets of NodePool default",
 	} {
