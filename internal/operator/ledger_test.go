@@ -3,6 +3,8 @@ package operator
 import (
 	"strings"
 	"testing"
+
+	"karpenter.sh/karpenter/internal/explain/board"
 )
 
 func TestThereIsALedgerOnlyWhereOneIsAskedFor(t *testing.T) {
@@ -10,6 +12,11 @@ func TestThereIsALedgerOnlyWhereOneIsAskedFor(t *testing.T) {
 	if l, err := p.ledger(); l != nil || err != nil {
 		t.Errorf("got %v, %v, want none", l, err)
 	}
+	p.settings.Serve.UIPort, p.verdicts = 8082, board.New()
+	if l, err := p.ledger(); l == nil || l.Verdicts != p.verdicts || err != nil {
+		t.Errorf("with a page, which shows what the fleet could cost: %v, %v", l, err)
+	}
+	p.settings.Serve.UIPort = 0
 	p.settings.Journal.Ledger.ConfigMaps, p.settings.LeaderElection.Namespace = "l", "n"
 	if l, err := p.ledger(); l == nil || err != nil {
 		t.Errorf("got %v, %v", l, err)

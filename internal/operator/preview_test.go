@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -49,5 +51,27 @@ func TestThePreviewNeedsPoolsThatMayOpenNodes(t *testing.T) {
 	}
 	if p.preview(nil) != nil {
 		t.Error("without a planner there is a preview")
+	}
+	if _, err := p.leave(t.Context(), "no-such"); err == nil || !strings.Contains(err.Error(), "the node is gone") {
+		t.Errorf("of a node that is not there: %v", err)
+	}
+	p.store.Update(func(d *cluster.Draft) {
+		for _, name := range []string{"a", "full"} {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("10")}
+			d.PutNode(n)
+		}
+		for name, node := range map[string]string{"one": "a", "two": "full", "agent": "a"} {
+			pod := sim.Pod(name, map[string]string{"one": "1", "two": "2", "agent": "1"}[name])
+			if name == "agent" {
+				pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: new(true)}}
+			}
+			pod.Spec.NodeName, pod.Status.Phase = node, corev1.PodRunning
+			d.PutPod(pod)
+		}
+	})
+	plan, err := p.leave(t.Context(), "a")
+	if err != nil || len(plan.Refused) > 0 || len(plan.Place) > 0 || len(plan.Open) != 1 || len(plan.Open[0].Pods) != 1 {
+		t.Errorf("%+v, %v; want a new node for one pod, since the other node is full", plan, err)
 	}
 }

@@ -220,7 +220,7 @@ func Run(ctx context.Context, o Options) error {
 		s.Serve.MetricsPort, s.Serve.HealthProbePort = 0, 0
 	}
 	shown := page.New(page.Deps{Store: store, Catalogs: catalogs, Journal: p.journal, Verdicts: p.verdicts,
-		Metrics: metrics, Leading: leading.Load, Preview: p.preview(o.Preview)})
+		Metrics: metrics, Leading: leading.Load, Leave: p.leave, Preview: p.preview(o.Preview)})
 	scraped := guarded(s, clients, metricsHandler(s.registry(registered), observer, p.journal, p.desk, p.learner, s.Serve.EnableProfiling))
 	probes := checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}
 	if o.Host != nil {
@@ -249,8 +249,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if s.Journal.Ledger.ConfigMaps != "" {
+		always, loops = append(always, costs.Watch), append(loops, costs.Run)
+	}
 	if costs != nil {
-		always, loops = append(always, costs.Watch), append(loops, costs.Run, costs.Sample)
+		loops = append(loops, costs.Sample)
 	}
 	lead := func(ctx context.Context) error {
 		leading.Store(true)
@@ -336,19 +339,22 @@ func (p *parts) always() []func(context.Context) error {
 	return run
 }
 
-// ledger returns what notes the cost of machines, nil if that is off.
+// ledger returns what notes the cost of machines, nil if neither ConfigMaps nor a page want it. Without ConfigMaps only its Sample may run.
 func (p *parts) ledger() (*ledger.Ledger, error) {
-	s := p.settings.Journal.Ledger
-	if s.ConfigMaps == "" {
+	s, namespace, err := p.settings.Journal.Ledger, "", error(nil)
+	switch {
+	case s.ConfigMaps != "":
+		namespace, err = leaseNamespace(p.settings.LeaderElection)
+	case p.settings.Serve.UIPort == 0:
 		return nil, nil
 	}
-	namespace, err := leaseNamespace(p.settings.LeaderElection)
 	if err != nil {
 		return nil, err
 	}
 	return ledger.New(ledger.Deps{Store: p.store, Client: p.clients.main, Catalogs: p.catalogs, Metrics: p.metrics,
-		Engine: engine.New(p.labels)}, ledger.Settings{ConfigMaps: client.ObjectKey{Namespace: namespace, Name: s.ConfigMaps},
-		Labels: s.Labels, Engine: p.settings.engineSettings()}), nil
+		Engine: engine.New(p.labels), Verdicts: p.verdicts}, ledger.Settings{
+		ConfigMaps: client.ObjectKey{Namespace: namespace, Name: s.ConfigMaps}, Labels: s.Labels, Engine: p.settings.engineSettings(),
+	}), nil
 }
 
 // older is what serves v1beta1 on every replica, and what rewrites on the leader what is stored in it.

@@ -2,7 +2,9 @@ package page
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/savings"
 	"karpenter.sh/karpenter/internal/explain/board"
 	"karpenter.sh/karpenter/internal/history/journal"
 )
@@ -28,6 +31,7 @@ const foreign = `<img src=x onerror="document.title='owned'"></script><script>do
 type town struct {
 	*cluster.Store
 	pools    map[string]engine.Pool
+	kept     []byte // history of an earlier process; nil for none
 	journal  *journal.Journal
 	verdicts *board.Board
 }
@@ -129,6 +133,46 @@ func (w *town) tell(foreign string) {
 	w.journal.Add(journal.Record{Act: journal.FellBack, Reason: "InsufficientCapacity", About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0004"}}, Text: foreign})
 }
 
+// past returns the history of a week in which prices rose and fell, as an earlier process kept it.
+func (w *town) past() []byte {
+	now, price, nodes := time.Now(), 0.0, w.Snapshot().NodeCount()
+	for row := range w.Snapshot().Nodes() {
+		known, _ := w.pools[row.Pool()].Catalog.Price(row.Labels())
+		price += known.Dollars()
+	}
+	var out []map[string]any
+	for at, i := now.Add(-167*time.Hour), 0; at.Before(now); at, i = at.Add(15*time.Minute), i+1 {
+		wave := 1 + 0.15*math.Sin(2*math.Pi*now.Sub(at).Hours()/24)
+		cost := math.Round(1e4*price*wave) / 1e4
+		p := map[string]any{"at": at, "perHour": cost, "least": 0.87 * cost, "nodes": int(float64(nodes) * wave), "pods": int(7 * float64(nodes) * wave)}
+		switch i % 24 {
+		case 3:
+			p["launched"], p["wait"], p["waiting"] = 2, 45, 9
+		case 11:
+			p["steps"] = 1
+		case 20:
+			p["interrupted"] = 1
+		case 7, 8:
+			p["paused"] = 1
+		}
+		out = append(out, p)
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// leave finds room for the pods of a node on two others.
+func (w *town) leave(_ context.Context, node string) (*engine.Plan, error) {
+	plan := &engine.Plan{}
+	for i, p := range w.Snapshot().Node(node).Pods {
+		plan.Place = append(plan.Place, engine.Placement{Pod: p, Node: []string{"node-0003", "node-0009"}[i%2]})
+	}
+	return plan, nil
+}
+
 // work shows the town at work, as one would find it on an ordinary day: nodes that boot and drift, steps at each stage, what was decided in the last hour.
 func (w *town) work() {
 	now := time.Now()
@@ -143,6 +187,9 @@ func (w *town) work() {
 	}
 	edit("node-0012", func(_ *v1.NodeClaim, n *corev1.Node) { delete(n.Labels, v1.NodeInitializedLabelKey) })
 	w.Update(func(d *cluster.Draft) { d.MarkForRemoval("claim-node-0006") })
+	w.verdicts.Save(board.Savings{At: now.Add(-4 * time.Minute), Report: &savings.Report{Today: cloud.FromDollars(5.9), Least: cloud.FromDollars(5.1), Gap: []savings.Part{
+		{Cause: savings.Empty, PerHour: cloud.FromDollars(0.05), By: []string{"node-0030"}}, {Cause: savings.Fragmentation, PerHour: cloud.FromDollars(0.41)},
+		{Cause: savings.DoNotDisrupt, PerHour: cloud.FromDollars(0.11), By: []string{"shop/web"}}, {Cause: savings.PDB, PerHour: cloud.FromDollars(0.23), By: []string{"shop/cart", "shop/web"}}}}})
 	said := w.verdicts.View()
 	w.verdicts.Step(append(said.Steps, board.Step{ID: "t", Stage: board.Opening, Reason: v1.DisruptionReasonDrifted, Text: "replace 1 node: node-0006/c.4xlarge/spot, replaced by c.4xlarge (12 types, $0.3100/h)",
 		Claims: []string{"claim-node-0006"}, Pods: 18, Since: now.Add(-40 * time.Second), Until: now.Add(9 * time.Minute)}))

@@ -24,6 +24,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/commitment"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/ledger"
+	"karpenter.sh/karpenter/internal/explain/board"
 	"karpenter.sh/karpenter/internal/explain/view"
 	"karpenter.sh/karpenter/internal/history/costs"
 	"karpenter.sh/karpenter/internal/kit/sleep"
@@ -56,6 +57,7 @@ type Deps struct {
 	Catalogs catalogs
 	Metrics  *telemetry.Metrics
 	Engine   *engine.Engine // answers what the fleet could cost
+	Verdicts *board.Board   // receives what the fleet could cost; may be nil
 }
 
 // Settings say where the ledger is kept and by which labels of pods it can be read.

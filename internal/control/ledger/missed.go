@@ -12,20 +12,21 @@ import (
 	"karpenter.sh/karpenter/internal/core/ledger"
 	"karpenter.sh/karpenter/internal/core/savings"
 	"karpenter.sh/karpenter/internal/core/tariff"
+	"karpenter.sh/karpenter/internal/explain/board"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 const (
 	// sampleEvery is the least time between two samples. restFactor bounds their work: after a sample the loop waits this many times as
 	// long as the sample took, so that samples take less than one percent of a core.
-	sampleEvery = time.Hour
+	sampleEvery = 10 * time.Minute
 	restFactor  = 120
 	// mostHolders is how many workloads or PodDisruptionBudgets of one cause are named; the rest is "others".
 	mostHolders = 10
 )
 
-// Sample works out now and then which restrictions make the fleet dearer than it has to be, and by how much. Until the next sample the
-// ledger charges these amounts.
+// Sample works out now and then which restrictions make the fleet dearer than it has to be, and by how much, for the ledger and the page.
+// Until the next sample the ledger charges these amounts. It needs no ConfigMap.
 func (l *Ledger) Sample(ctx context.Context) error {
 	next := time.Now().Add(ledger.WriteEvery) // a process that has just begun does not know all prices
 	l.Metrics.Repeat(ctx, telemetry.Chore{Name: "ledger.sample", What: "asking what the fleet could cost",
@@ -57,10 +58,14 @@ func (l *Ledger) sample(ctx context.Context, now time.Time) {
 	if books := l.Catalogs.Commitments(ctx, snap, now); books != nil && books.All != nil {
 		region, commitments = books.All.Region, books.All.Commitments
 	}
-	found := causes(savings.Of(q, l.Engine, region, commitments))
+	report := savings.Of(q, l.Engine, region, commitments)
+	if ctx.Err() != nil {
+		return // the plans were cut short, so their bills are too high
+	}
+	l.Verdicts.Save(board.Savings{At: now, Report: report})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.missed = found
+	l.missed = causes(report)
 }
 
 // A holder is a cause, and the workload or PodDisruptionBudget that holds nodes, if it is one.

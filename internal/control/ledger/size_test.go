@@ -25,6 +25,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/ledger"
 	"karpenter.sh/karpenter/internal/core/savings"
+	"karpenter.sh/karpenter/internal/explain/board"
 	"karpenter.sh/karpenter/internal/history/costs"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 	"karpenter.sh/karpenter/internal/testing/fakecloud"
@@ -176,7 +177,17 @@ func TestWhatIsMissed(t *testing.T) {
 			}
 		}
 	})
+	l.Verdicts = board.New()
+	over, end := context.WithCancel(ctx)
+	end()
+	l.sample(over, metav1.Unix(began, 0).Time)
+	if s := l.Verdicts.View().Savings; s.Report != nil || l.missed != nil {
+		t.Errorf("a sample that was cut short is taken: %+v", s)
+	}
 	l.sample(ctx, metav1.Unix(began, 0).Time)
+	if s := l.Verdicts.View().Savings; s.Report == nil || s.Report.Least >= s.Report.Today || s.At.Unix() != began {
+		t.Errorf("the page is shown %+v", s)
+	}
 	l.look(t, ctx, began+1800)
 	_, _, _, losses := read(t, api)
 	losses = slices.DeleteFunc(losses, func(l ledger.Loss) bool { return l.Cause == string(savings.Open) })

@@ -1,5 +1,6 @@
-// Package board keeps the latest explanations of the loops: why pods have no place, what keeps nodes, which steps are under way. Loops
-// write them when they report them as events; the views of the cluster (page, top) read them. No loop reads the board.
+// Package board keeps the latest explanations of the loops: why pods have no place, what keeps nodes, which steps are under way,
+// what the fleet could cost. Loops write them when they report them as events; the views of the cluster (page, top) read them. No loop
+// reads the board.
 package board
 
 import (
@@ -12,6 +13,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/savings"
 	"karpenter.sh/karpenter/internal/explain/steprecord"
 )
 
@@ -66,6 +68,12 @@ func Found(out *disrupt.Proposal) Disruption {
 		Before: out.Before, Target: out.Target}
 }
 
+// Savings are the proven least that the fleet could cost, and the restrictions that make it dearer, as of a time.
+type Savings struct {
+	At     time.Time
+	Report *savings.Report // nil before the first proof
+}
+
 // A Board may be used concurrently. What it returns must not be changed. A nil Board accepts values and keeps nothing.
 type Board struct {
 	mu         sync.Mutex
@@ -73,6 +81,7 @@ type Board struct {
 	refused    map[types.UID]string
 	disruption Disruption
 	steps      []Step
+	savings    Savings
 }
 
 // New returns an empty board.
@@ -93,6 +102,11 @@ func (b *Board) Step(steps []Step) {
 	b.set(func() { b.steps = steps })
 }
 
+// Save replaces the proof of what the fleet could cost.
+func (b *Board) Save(s Savings) {
+	b.set(func() { b.savings = s })
+}
+
 // set makes one change under the lock and raises the version.
 func (b *Board) set(what func()) {
 	if b == nil {
@@ -109,7 +123,8 @@ type View struct {
 	Version uint64 // grows with each change of the board
 	Refused map[types.UID]string
 	Disruption
-	Steps []Step
+	Steps   []Step
+	Savings Savings
 }
 
 // View returns the present content.
@@ -119,5 +134,5 @@ func (b *Board) View() View {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return View{b.version, b.refused, b.disruption, b.steps}
+	return View{b.version, b.refused, b.disruption, b.steps, b.savings}
 }

@@ -65,6 +65,8 @@ type heading struct {
 	// Movable is what everything that may move costs, and Target what the cheapest fleet found for it would; 0 before the first search.
 	Movable float64 `json:"movable"`
 	Target  float64 `json:"target"`
+	// Savings is what the fleet could cost at least; nil before the first proof.
+	Savings *shownSavings `json:"savings,omitempty"`
 	// Commitments says how much of them is used, what the rest costs and why.
 	Commitments string      `json:"commitments,omitempty"`
 	HeldBack    float64     `json:"heldBack"` // savings that budgets hold back now, in dollars an hour
@@ -356,7 +358,7 @@ func newHeading(in input, nodes []shownNode) heading {
 		Leading: in.Leading, Nodes: len(nodes), Others: in.Snap.NodeCount() - len(nodes), Pods: in.Snap.PodCount(),
 		Commitments: in.Commitments,
 		Movable:     in.Verdict.Before.Dollars(), Target: in.Verdict.Target.Dollars(), Plan: newShownPlan(in.Plan),
-		Failed: failures(in.Records, in.Now),
+		Failed: failures(in.Records, in.Now), Savings: newShownSavings(in.Verdict.Savings, in.Now),
 	}
 	for f := range in.Snap.FailedFeeds() {
 		h.Feeds = append(h.Feeds, feed{f.Kind, f.Since, f.Why})

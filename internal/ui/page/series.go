@@ -20,6 +20,7 @@ type moment struct {
 	PerHour float64   `json:"perHour"`
 	Spot    float64   `json:"spot,omitempty"`   // the part of PerHour that is spot
 	Target  float64   `json:"target,omitempty"` // what would be left if everything that may move moved; 0 if not known
+	Least   float64   `json:"least,omitempty"`  // the proven least; 0 if not known
 	Nodes   int       `json:"nodes,omitempty"`
 	Pods    int       `json:"pods,omitempty"`
 	Waiting int       `json:"waiting,omitempty"` // pods without a node
@@ -98,6 +99,9 @@ func (s series) withOlder(older series) series {
 	return append(slices.Clone(older), s...)
 }
 
+// leastLeast stands for a proven least of nothing, since 0 means that none is known.
+const leastLeast = 0.0001
+
 // momentOf returns the moment of an input. fresh are the journal's records since the last moment.
 func momentOf(in input, fresh []journal.Record) moment {
 	p := moment{At: in.Now, Nodes: len(in.Rows), Pods: in.Snap.PodCount()}
@@ -110,6 +114,9 @@ func momentOf(in input, fresh []journal.Record) moment {
 	p.PerHour, p.Spot = round(p.PerHour), round(p.Spot)
 	if d := in.Verdict.Disruption; d.Before > 0 { // Before and Target are of what may move only; what they save comes off the whole cost
 		p.Target = round(max(0, p.PerHour-(d.Before-d.Target).Dollars()))
+	}
+	if more, known := gap(in.Verdict.Savings, in.Now); known && p.PerHour > 0 {
+		p.Least = max(leastLeast, round(p.PerHour-more))
 	}
 	for _, pod := range in.Snap.Provisionable() {
 		p.Waiting++

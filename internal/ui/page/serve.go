@@ -150,10 +150,14 @@ func Loopback(host string) bool {
 }
 
 // picture serves the present picture, or all pictures as they come to clients that accept text/event-stream. With a
-// query it serves the details of a node.
+// query it serves the details of a node, or what would happen if it left.
 func (s *Service) picture() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.RawQuery != "" {
+		switch {
+		case r.URL.Query().Has("leave"):
+			s.leave(w, r)
+			return
+		case r.URL.RawQuery != "":
 			s.detail(w, r)
 			return
 		}

@@ -43,6 +43,8 @@ type Deps struct {
 	Verdicts *board.Board
 	Metrics  *telemetry.Metrics
 	Leading  func() bool // whether this replica acts
+	// Leave plans for the pods of a node as if it left now; nil for a page without.
+	Leave func(ctx context.Context, node string) (*engine.Plan, error)
 	// Preview plans for pods of manifests and answers with JSON; nil for a page without.
 	Preview func(ctx context.Context, manifests []byte) ([]byte, error)
 }
@@ -52,7 +54,7 @@ type Service struct {
 	Deps
 	pace       time.Duration // everyPicture; less in tests that serve for real
 	painter    painter
-	previewing sync.Mutex // one preview at a time
+	previewing sync.Mutex // one preview, or plan for a node that leaves, at a time
 
 	mu      sync.Mutex
 	older   series // of an earlier process, until the loop takes it over

@@ -54,15 +54,21 @@ async function* events(body) {
   }
 }
 
+// plain puts the marks of a node into words.
+function plain(n) {
+  n.marks = (n.marks || "").replace("boots", "starting").replace("goes", "leaving");
+  return n;
+}
+
 function take(event, data) {
   skew = new Date(data.at) - Date.now();
   if (event === "picture") {
-    world.nodes = new Map(data.nodes.map((n) => [n.name, n]));
+    world.nodes = new Map(data.nodes.map((n) => [n.name, plain(n)]));
     world.decisions = data.decisions;
     world.costs = data.costs || [];
     stale.nodes = true;
   } else {
-    for (const n of data.put || []) world.nodes.set(n.name, n);
+    for (const n of data.put || []) world.nodes.set(n.name, plain(n));
     for (const name of data.gone || []) world.nodes.delete(name);
     if (data.put || data.gone) stale.nodes = true;
     world.decisions = world.decisions.concat(data.decisions || []).slice(-mostDecisions);
@@ -74,6 +80,7 @@ function take(event, data) {
   byId("main").hidden = false;
   byId("login").hidden = true;
   draw();
+  if (event === "picture") opened.show();
   opened.look();
 }
 
@@ -106,11 +113,14 @@ function put(e, text) {
   if (e.textContent !== text) e.textContent = text;
 }
 
-const money = (x, digits = 2) => "$" + x.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+// Formats are made once: each toLocaleString with options would make one.
+const whole = new Intl.NumberFormat("en"), tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const fixed = [0, 2, 4].map((digits) => new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+const money = (x, digits = x < 1000 ? 2 : 0) => "$" + fixed[digits / 2].format(x);
 const percent = ([used, all]) => (all ? Math.round((100 * used) / all) + "%" : "–");
 const part = ([used, all]) => (all ? used / all : 0);
-const number = (x) => x.toLocaleString("en", { maximumFractionDigits: 1 });
-const plural = (n, what) => n.toLocaleString("en") + " " + what + (n === 1 ? "" : "s");
+const number = (x) => tenths.format(x);
+const plural = (n, what) => whole.format(n) + " " + what + (n === 1 ? "" : what.endsWith("ch") ? "es" : "s");
 
 function age(at) {
   const s = Math.max(0, (Date.now() + skew - new Date(at)) / 1000);
@@ -161,12 +171,14 @@ function planned(plan) {
 // ---- drawing, once for each frame of the screen at most ----
 
 const stale = { nodes: false, lists: false, asked: false };
+let still = 0; // until then the list is being scrolled, and nothing else is drawn: drawing thousands of nodes would make it stutter
 
 function draw() {
   if (stale.asked) return;
   stale.asked = true;
   requestAnimationFrame(() => {
     stale.asked = false;
+    if (performance.now() < still) return void setTimeout(draw, 100);
     if (stale.nodes) arrange();
     if (stale.lists) lists();
     stale.nodes = stale.lists = false;
@@ -186,7 +198,9 @@ function entry({ sign, title, amount, lines = [], nodes = [], more = 0, command,
   const li = make("li", id && where.step === id ? "target" : "");
   if (amount) li.append(make("span", "money", amount));
   if (sign) li.append(make("span", "sign " + sign, { bad: "✖ ", warn: "▲ ", good: "✔ ", now: "● " }[sign]));
-  li.append(make("b", "", title));
+  const head = make("b", "", id ? undefined : title);
+  if (id) head.append(link({ step: id }, title));
+  li.append(head);
   for (const text of lines) if (text) li.append(make("div", "", text));
   if (nodes.length) {
     const at = make("div", "small");
@@ -212,30 +226,48 @@ function wrong() {
   for (const f of h.feeds || []) out.push(entry({ sign: "bad", title: "The API server no longer reports " + f.kind, lines: [f.why, "for " + age(f.since) + "; nothing is removed voluntarily meanwhile"] }));
   for (const p of h.pools) if (p.notReady) out.push(entry({ sign: "bad", title: "NodePool " + p.name + " gets no nodes", lines: [p.notReady], command: "kubectl describe nodepool " + p.name }));
   for (const w of world.waiting) out.push(entry({ sign: "bad", title: plural(w.count, "pod") + " of " + w.owner + (w.count === 1 ? " has" : " have") + " no place", lines: [w.why, several(w.pods, w.count) + ", for " + age(w.since)], command: whyPod(w.pods) }));
-  for (const f of h.failed || []) out.push(entry({ sign: "warn", title: plural(f.count, "launch").replace("launchs", "launches") + " failed within the hour" + (f.reason ? ": " + f.reason : ""), lines: [f.text, "last " + age(f.at) + " ago"] }));
+  for (const f of h.failed || []) out.push(entry({ sign: "warn", title: plural(f.count, "launch") + " failed within the hour" + (f.reason ? ": " + f.reason : ""), lines: [f.text, "last " + age(f.at) + " ago"] }));
   for (const x of world.held) if (x.saves && x.perDay > 0) out.push(entry({ sign: "warn", title: x.by + " block disruption", lines: [x.why], amount: money(x.perDay) + " a day not saved" }));
+  const keepers = world.held.filter((x) => !x.saves), kept = keepers.reduce((sum, x) => sum + x.count, 0);
+  if (kept) out.push(entry({ sign: "warn", title: plural(kept, "node") + " cannot be removed", amount: money(keepers.reduce((sum, x) => sum + x.perDay, 0)) + " a day", lines: ["held back by " + several(keepers.slice(0, 3).map((x) => x.by), keepers.length)] }));
   for (const p of h.pools) if (p.paused) out.push(entry({ sign: "warn", title: "NodePool " + p.name + " is paused", lines: [p.paused], command: "karpenter resume nodepool " + p.name }));
   if (h.unknown) out.push(entry({ sign: "warn", title: "The price of " + plural(h.unknown, "node") + " is not known yet" }));
   byId("wrong").className = (h.feeds || []).length + world.waiting.length + h.pools.filter((p) => p.notReady).length ? "bad" : "";
   if (!h.pools.length) out.push(entry({ sign: "warn", title: "There is no NodePool, so no node can come", lines: ["Apply a NodePool and its node class."], command: "kubectl apply -f nodepool.yaml" }));
   put(byId("wrong-title"), "Is anything wrong?" + (out.length ? " (" + out.length + ")" : ""));
-  list("wrong", out.length ? out : [entry({ sign: "good", title: "No.", lines: ["Every pod has a place, no launch failed within the hour, and no budget holds back savings."] })]);
+  list("wrong", out.length ? out : [entry({ sign: "good", title: "No.", lines: ["Every pod has a place, no launch failed within the hour, and nothing blocks disruption."] })]);
 }
 
+const stages = { "waits for its second look": "is checked once more before it begins", "waits for what replaces its nodes": "waits until its new nodes are ready", "its nodes go": "its nodes drain and leave" };
+
 function now() {
-  const out = world.steps.map((s) => entry({ sign: "now", id: s.id, title: s.reason + ": " + s.stage, amount: s.savesDay > 0 ? "saves " + money(s.savesDay) + " a day" : s.savesDay < 0 ? "costs " + money(-s.savesDay) + " a day more" : "",
+  const out = world.steps.map((s) => entry({ sign: "now", id: s.id, title: s.reason + ": " + (stages[s.stage] || s.stage), amount: s.savesDay > 0 ? "saves " + money(s.savesDay) + " a day" : s.savesDay < 0 ? "costs " + money(-s.savesDay) + " a day more" : "",
     lines: [s.text, plural(s.pods, "pod") + " would move" + (ahead(s.until) ? ", " + ahead(s.until) : "")], nodes: s.nodes.slice(0, 5), more: s.nodes.length - 5 }));
-  for (const [mark, title] of [["boots", " start"], ["goes", " drain and go"]]) {
+  for (const [mark, title] of [["starting", " start"], ["leaving", " drain and leave"]]) {
     const nodes = [...world.nodes.values()].filter((n) => (n.marks || "").split(", ").includes(mark));
-    if (nodes.length) out.push(entry({ sign: "now", title: plural(nodes.length, "node") + title.replace(/^ (\w+)/, nodes.length === 1 ? " $1s" : " $1"), lines: mark === "boots" ? ["the oldest since " + age(1000 * Math.min(...nodes.map((n) => n.created)))] : [], nodes: nodes.slice(0, 5).map((n) => n.name), more: nodes.length - 5 }));
+    if (nodes.length) out.push(entry({ sign: "now", title: plural(nodes.length, "node") + title.replace(/^ (\w+)( and leave)?/, nodes.length === 1 ? (all, one, more) => " " + one + "s" + (more ? " and leaves" : "") : "$&"), lines: mark === "starting" ? ["the oldest since " + age(1000 * Math.min(...nodes.map((n) => n.created)))] : [], nodes: nodes.slice(0, 5).map((n) => n.name), more: nodes.length - 5 }));
   }
   for (const p of world.promised) out.push(entry({ sign: "now", title: plural(p.count, "pod") + " of " + p.owner + (p.count === 1 ? " waits" : " wait") + " for " + p.node, lines: [(p.boots ? "which starts; " : "") + several(p.pods, p.count) + ", for " + age(p.since)] }));
   put(byId("now-title"), "What happens now" + (out.length ? " (" + out.length + ")" : ""));
   const last = world.decisions.at(-1);
+  lastHour();
   list("now", out.length ? out : [entry({ title: "Nothing is under way.", lines: [last ? "The last decision was " + age(last.at) + " ago: " + last.act + " " + last.about + "." : "Nothing was decided yet."] })]);
 }
 
-// spent adds up what the fleet cost between a time and the last point, and what it would have cost as the cheapest fleet that was found.
+// acts are what decisions are called.
+const acts = { planned: "plan made", opened: "node ordered", refused: "no place", placed: "pods placed", stepped: "step begun", heldBack: "held back", evicted: "pods evicted", launched: "launched", fellBack: "launch failed", repaired: "node repaired" };
+
+function lastHour() {
+  const since = Date.now() + skew - 3600e3, points = world.costs.filter((c) => new Date(c.at) > since);
+  const sums = happened.map(([key, one]) => [points.reduce((n, c) => n + (c[key] || 0), 0), one]).filter(([n]) => n).map(([n, one]) => plural(n, one));
+  const from = points[0], to = points.at(-1);
+  const went = (what, a, b) => what + " " + (a === b ? "still " + a : a + " → " + b);
+  put(byId("changed"), points.length < 2 ? "Known after 30 seconds." : (sums.join(", ") || "No launch, no step, no interruption") + ". " + went("Nodes", from.nodes || 0, to.nodes || 0) + ", " + went("cost", money(from.perHour), money(to.perHour)) + " an hour.");
+  const notable = world.decisions.filter((d) => new Date(d.at) > since && /^(stepped|launched|fellBack|repaired|heldBack)$/.test(d.act));
+  byId("latest").replaceChildren(...notable.slice(-3).reverse().map((d) => make("div", "one", new Date(d.at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) + " " + acts[d.act] + (d.text || d.reason ? ": " + (d.text || d.reason) : ""))));
+}
+
+// spent adds up what the fleet cost between a time and the last point, and the least that it could have cost.
 function spent(since) {
   let cost = 0, least = 0, hours = 0;
   const points = world.costs;
@@ -245,10 +277,17 @@ function spent(since) {
     if (h <= 0) continue;
     hours += h;
     cost += h * points[i - 1].perHour;
-    least += h * (points[i - 1].target || points[i - 1].perHour);
+    least += h * (points[i - 1].least || points[i - 1].target || points[i - 1].perHour);
   }
   return { cost, least, hours };
 }
+
+// causes are what would save money.
+const causes = {
+  fee: "the fee of EKS Auto Mode", empty: "remove empty nodes", fragmentation: "pack pods closer", machineTypes: "other instance types",
+  purchase: "spot, or another architecture", doNotDisrupt: "without do-not-disrupt", pdb: "without PodDisruptionBudget",
+  preferences: "without preferred affinity and spread", caution: "fewer safety margins of launches", open: "not explained further",
+};
 
 function totals() {
   const h = world.head;
@@ -256,13 +295,14 @@ function totals() {
   put(byId("notice"), h.notice || "");
   byId("commitments").hidden = !h.commitments;
   put(byId("commitments"), h.commitments || "");
-  const least = h.target ? Math.max(0, h.perHour - h.movable + h.target) : h.perHour;
-  const facts = [["now", money(h.perHour) + "/h", money(24 * h.perHour) + " a day"], ["least found", h.target ? money(least) + "/h" : "–", h.target ? number((100 * (h.perHour - least)) / (h.perHour || 1)) + "% less" : "after the first search"]];
+  const known = h.savings || h.target, least = Math.max(0, h.perHour - (h.savings ? h.savings.gap : h.target ? h.movable - h.target : 0));
+  const facts = [["now", money(h.perHour) + "/h", money(24 * h.perHour) + " a day"],
+    [h.savings || !known ? "proven least" : "least found", known ? money(least) + "/h" : "–", known ? number((100 * (h.perHour - least)) / (h.perHour || 1)) + "% less" : "not known yet"]];
   for (const [name, hours] of [["last day", 24], ["last week", 168]]) {
     const s = spent(Date.now() + skew - hours * 3600e3);
     facts.push([name, s.hours ? money(s.cost) : "–", s.hours ? "least " + money(s.least) + (s.hours < hours - 1 ? ", " + age(Date.now() + skew - s.hours * 3600e3) + " seen" : "") : "after 15 seconds"]);
   }
-  put(byId("use"), [h.others && h.others + " more nodes are not Karpenter's", plural(h.pods, "pod") + (h.waiting ? ", " + h.waiting.toLocaleString("en") + " without a node" : ""), h.nodes && "CPU requested " + percent(h.cpu) + " of " + number(h.cpu[1]) + ", memory " + percent(h.memory) + " of " + number(h.memory[1]) + " GiB"].filter(Boolean).join(" · "));
+  put(byId("use"), [h.others && h.others + " more nodes are not Karpenter's", plural(h.pods, "pod") + (h.waiting ? ", " + whole.format(h.waiting) + " without a node" : ""), h.nodes && "CPU requested " + percent(h.cpu) + " of " + number(h.cpu[1]) + ", memory " + percent(h.memory) + " of " + number(h.memory[1]) + " GiB"].filter(Boolean).join(" · "));
   byId("totals").replaceChildren(...facts.map(([name, value, more]) => {
     const pair = make("div");
     const dd = make("dd", "", value);
@@ -270,15 +310,22 @@ function totals() {
     pair.append(make("dt", "", name), dd);
     return pair;
   }));
+  const line = (amount, text) => { const e = make("div", "saving"); e.title = text; e.append(make("span", "", text), make("span", "money", amount)); return e; };
+  const parts = (h.savings?.parts || []).map((p) => line(money(p.perDay) + " a day", (causes[p.cause] || p.cause) + (p.by.length ? ": " + several(p.by.slice(0, 2), p.by.length + (p.more || 0)) : "")));
+  if (!h.savings && known && h.perHour > least) parts.push(line(money(24 * (h.perHour - least)) + " a day", "move every pod that may move"));
+  const shown = parts.slice(0, 3);
   const top = world.held[0];
-  put(byId("savings"), (h.target && h.perHour > least ? "Moving every pod that may move would save " + money(24 * (h.perHour - least)) + " a day. " : "") + (top ? "Most is held back by " + top.by + ": " + (top.saves ? money(top.perDay) + " a day not saved." : plural(top.count, "node") + " for " + money(top.perDay) + " a day.") : h.nodes ? "Nothing is held back." : "") + " List prices: Savings Plans, reserved instances and discounts are left out.");
+  if (top) shown.push(line(top.saves ? money(top.perDay) + " a day not saved" : plural(top.count, "node") + ", " + money(top.perDay) + " a day", "held back most by " + top.by));
+  if (!shown.length) shown.push(line("", !h.nodes ? "There is no node yet." : known ? "Nothing: it costs as little as it can." : "Known some minutes after a start."));
+  put(byId("basis"), "Money is at list prices, without Savings Plans, reserved instances and discounts." + (h.savings ? " The least was proven " + age(h.savings.at) + " ago" + (h.others ? ", with nodes that are not Karpenter's." : ".") : ""));
+  byId("savings").replaceChildren(...shown);
 }
 
 function lists() {
   totals();
   wrong();
   now();
-  put(byId("held-title"), "Held back" + (world.held.length ? " (" + world.held.length + ")" : ""));
+  put(byId("held-title"), "Who holds nodes back" + (world.held.length ? " (" + world.held.length + ")" : ""));
   list("held", world.held.map((x) => entry({ title: x.by, amount: x.saves ? money(x.perDay) + " a day not saved" : plural(x.count, "node") + " for " + money(x.perDay) + " a day", lines: [x.why], nodes: x.nodes, more: x.count - x.nodes.length })), "Nothing is held back.");
   list("pools", world.head.pools.map((p) => {
     const li = entry({ title: "", amount: money(p.perHour) + "/h", lines: [plural(p.nodes, "node"), p.notReady, p.paused] });
@@ -290,7 +337,7 @@ function lists() {
     li.append(make("span", "money", d.perHour === "-" ? "" : d.perHour + " $/h"));
     const at = make("time", "small", new Date(d.at).toLocaleString() + " ");
     at.dateTime = d.at;
-    li.append(at, make("span", "act", d.act), make("b", "", " " + d.about));
+    li.append(at, make("span", "act", acts[d.act] || d.act), make("b", "", d.about === "-" ? "" : " " + d.about));
     if (d.reason || d.text) li.append(make("div", "", [d.reason, d.text].filter(Boolean).join(": ")));
     return li;
   }), "Nothing was decided yet.");
@@ -298,20 +345,22 @@ function lists() {
   chart();
 }
 
-const happened = [["launched", "launched"], ["steps", "steps"], ["interrupted", "interrupted"], ["failed", "failed launches"]];
+const happened = [["launched", "launch"], ["steps", "step"], ["interrupted", "interruption"], ["failed", "failed launch"]];
+const measures = { perHour: (x) => money(x) + "/h", nodes: (x) => plural(x, "node"), pods: (x) => plural(x, "pod"), wait: (x) => age(Date.now() + skew - 1000 * x) };
 
 function chart() {
-  const hours = { hour: 1, day: 24, week: 168 }[byId("range").value];
+  const hours = { hour: 1, day: 24, week: 168 }[byId("range").value], measure = byId("measure").value, isCost = measure === "perHour";
+  const least = (c) => c.least || c.target || 0, value = (c) => c[measure] || 0, say = measures[measure];
   const points = world.costs.filter((c) => new Date(c.at) > Date.now() + skew - hours * 3600e3);
   const svg = byId("chart"), legend = byId("legend");
   if (points.length < 2) {
     svg.replaceChildren();
-    legend.textContent = "The line begins with the second look at the price, after 15 seconds.";
+    legend.textContent = "The line begins after 30 seconds.";
     return;
   }
   legend.replaceChildren();
   const from = new Date(points[0].at), to = new Date(points.at(-1).at);
-  const most = Math.max(1e-9, ...points.map((c) => Math.max(c.perHour, c.target || 0)));
+  const most = Math.max(1e-9, ...points.map((c) => Math.max(value(c), isCost ? least(c) : 0)));
   const x = (c) => ((600 * (new Date(c.at) - from)) / (to - from)).toFixed(1);
   const shape = (tag, name, attributes) => {
     const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -320,10 +369,10 @@ function chart() {
     return e;
   };
   const shapes = [];
-  for (const [name, key, text] of [["cost", "perHour", "cost"], ["target", "target", "least found"]]) {
-    const at = points.filter((c) => key === "perHour" || c[key] > 0);
+  for (const [name, of, text] of [["cost", value, byId("measure").selectedOptions[0].text], ["target", least, "least"]]) {
+    const at = points.filter((c) => of === value || isCost && least(c) > 0);
     if (at.length < 2) continue;
-    shapes.push(shape("polyline", "line " + name, { points: at.map((c) => x(c) + "," + (62 - (58 * c[key]) / most).toFixed(1)).join(" ") }));
+    shapes.push(shape("polyline", "line " + name, { points: at.map((c) => x(c) + "," + (62 - (58 * of(c)) / most).toFixed(1)).join(" ") }));
     legend.append(make("span", "key " + name), text);
   }
   const told = [];
@@ -332,21 +381,21 @@ function chart() {
     const left = i ? Number(x(points[i - 1])) : 0;
     shapes.unshift(shape("rect", "span-paused", { x: left, y: 0, width: Math.max(2, x(c) - left), height: 62 }));
   });
-  if (points.some((c) => c.paused)) told.push("disruption paused where shaded");
-  happened.forEach(([key, text], row) => {
+  if (points.some((c) => c.paused)) told.push(["", "paused where shaded"]);
+  happened.forEach(([key, text]) => {
     const sum = points.reduce((n, c) => n + (c[key] || 0), 0);
-    if (sum) told.push(sum.toLocaleString("en") + " " + text);
-    for (const c of points) if (c[key]) shapes.push(shape("rect", "mark-" + key, { x: x(c) - 1, y: 62 + 2 * row, width: 2, height: 2 + row }));
+    if (sum) told.push(["key mark-" + key, plural(sum, text)]);
+    for (const c of points) if (c[key]) shapes.push(shape("rect", "mark-" + key, { x: x(c) - 1, y: 62, width: 4, height: 8 }));
   });
   svg.replaceChildren(...shapes);
-  svg.setAttribute("aria-label", "Cost of the fleet since " + from.toLocaleString() + ": " + money(points[0].perHour) + " then, " + money(world.head.perHour) + " an hour now, at most " + money(Math.max(...points.map((c) => c.perHour))));
-  const wait = Math.max(...points.map((c) => c.wait || 0));
-  legend.append(" · 0 to " + money(most) + "/h since " + (hours > 24 ? from.toLocaleString() : from.toLocaleTimeString()) + (told.length ? " · " + told.join(", ") : "") + (wait ? " · longest wait " + age(Date.now() + skew - 1000 * wait) : ""));
+  svg.setAttribute("aria-label", byId("measure").selectedOptions[0].text + " since " + from.toLocaleString() + ": " + say(value(points[0])) + " then, " + say(value(points.at(-1))) + " now, at most " + say(Math.max(...points.map(value))));
+  for (const [name, text] of told) legend.append(name ? make("span", name) : " · ", text);
+  legend.append(" · 0 to " + say(most) + " since " + (hours > 24 ? from.toLocaleString() : from.toLocaleTimeString()));
 }
 
 // ---- where the reader is: in the address, so that it can be sent to others ----
 
-const selects = { group: "", colour: "capacityType", sort: "perHour", range: "day" };
+const selects = { group: "", colour: "capacityType", sort: "perHour", range: "day", measure: "perHour" };
 const where = { node: "", pod: "", step: "" };
 
 // kept is what of the choices differs from the start.
@@ -376,6 +425,7 @@ function goThere() {
   for (const name of Object.keys(where)) where[name] = at.get(name) || "";
   if (at.get("pool")) byId("filter").value = at.get("pool");
   fleet.active = where.node;
+  opened.reveal = Boolean(where.node || where.pod);
   stale.nodes = stale.lists = true;
   if (world.head) draw();
   opened.open(where.node || where.pod);
@@ -409,7 +459,7 @@ function arrange() {
   fleet.order = [...world.nodes.values()].filter((n) => !words.length || fits(n)).sort((a, b) => by(a, b) || compare(a.name, b.name));
   height = innerWidth <= 700 ? 96 : innerWidth <= 1100 ? 68 : 36;
   byId("space").style.height = rows.style.height = fleet.order.length * height + "px";
-  put(byId("shown"), fleet.order.length === world.nodes.size ? plural(world.nodes.size, "node") : fleet.order.length.toLocaleString("en") + " of " + plural(world.nodes.size, "node"));
+  put(byId("shown"), fleet.order.length === world.nodes.size ? plural(world.nodes.size, "node") : whole.format(fleet.order.length) + " of " + plural(world.nodes.size, "node"));
   const empty = !fleet.order.length;
   for (const id of ["rows", "keys", "mapkey"]) byId(id).hidden = empty;
   document.querySelector(".columns").hidden = empty;
@@ -480,9 +530,12 @@ function block(n, side, ink) {
     b.style.setProperty("--ink", ink);
     b.style.setProperty("--fill", look.split(",").pop() + "%");
   }
-  b.classList.toggle("odd", Boolean(n.marks));
-  const text = describe(n);
-  if (b.title !== text) { b.title = text; b.setAttribute("aria-label", text); }
+  if (b.of !== n) { // a node that changed is another object
+    b.of = n;
+    b.classList.toggle("odd", Boolean(n.marks));
+    b.title = describe(n);
+    b.setAttribute("aria-label", b.title);
+  }
   return b;
 }
 
@@ -494,7 +547,7 @@ function press() {
   if (is) { is.tabIndex = 0; is.setAttribute("aria-pressed", is.name === fleet.active); }
 }
 
-byId("map").addEventListener("click", (event) => { if (event.target.name) choose(fleet.order.findIndex((n) => n.name === event.target.name)); });
+byId("map").addEventListener("click", (event) => { opened.reveal = true; if (event.target.name) choose(fleet.order.findIndex((n) => n.name === event.target.name)); });
 byId("map").addEventListener("keydown", (event) => {
   const all = [...byId("map").querySelectorAll(".block")], step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -544,7 +597,7 @@ function fill(e, n, index) {
   put(pods, String(n.pods));
   put(since, age(1000 * n.created));
   put(marks, [n.marks, n.by].filter(Boolean).join(" by "));
-  marks.className = n.by ? "mark held" : (n.marks || "").includes("goes") ? "mark goes" : "mark";
+  marks.className = n.by ? "mark held" : n.marks.includes("leaving") ? "mark goes" : "mark";
   e.setAttribute("aria-setsize", fleet.order.length);
   e.setAttribute("aria-posinset", index + 1);
   const active = n.name === fleet.active;
@@ -552,7 +605,7 @@ function fill(e, n, index) {
   if (active) rows.setAttribute("aria-activedescendant", e.id);
 }
 
-const room = (share, unit) => number(share[0]) + " of " + number(share[1]) + " " + unit + " asked for, " + number(Math.max(0, share[1] - share[0])) + " free";
+const room = (share, unit) => number(share[0]) + " of " + number(share[1]) + " " + unit + " requested, " + number(Math.max(0, share[1] - share[0])) + " free";
 const describe = (n) => [n.name, "pool " + n.pool, n.type, n.zone, n.capacityType, (n.perHour ? money(n.perHour, 4) : "unknown price") + " an hour", "CPU " + percent(n.cpu), "memory " + percent(n.memory), plural(n.pods, "pod"), n.marks, n.held].filter(Boolean).join(", ");
 
 function scroll() {
@@ -582,11 +635,11 @@ function choose(index) {
 // ---- one node, opened: what the picture has of it at once, and the rest when the server has answered ----
 
 const opened = {
-  name: "", more: null, asked: 0, timer: 0,
+  name: "", more: null, leaves: null, asked: 0, timer: 0, reveal: false,
   open(name) {
     if (name === this.name && this.more) return;
     this.name = name;
-    this.more = null;
+    this.more = this.leaves = null;
     this.show();
     clearTimeout(this.timer);
     if (name) this.timer = setTimeout(() => this.fetch(), 120);
@@ -601,8 +654,28 @@ const opened = {
     try {
       const answer = await ask("picture?" + new URLSearchParams(where.pod && !where.node ? { pod: name } : { node: name }), "application/json");
       const more = answer.ok ? await answer.json() : { gone: (await answer.text()).trim() };
-      if (this.name === name) { this.more = more; this.show(); }
+      if (this.name !== name) return;
+      this.more = more;
+      this.show();
+      if (more.gone || this.leaves) return;
+      this.leaves = "planning …";
+      const plan = await ask("picture?" + new URLSearchParams({ leave: more.name }), "application/json");
+      const leaves = plan.ok ? await plan.json() : (await plan.text()).trim();
+      if (this.name === name) { this.leaves = leaves; this.show(); }
     } catch { /* the stream says that the server has gone */ }
+  },
+  // ifItLeft says what would happen if the node left now.
+  ifItLeft() {
+    const l = this.leaves, out = [make("h3", "", "What would go with it")], line = (text) => out.push(make("div", "", text));
+    if (!l || typeof l === "string") return line(l || "planning …"), out;
+    if (l.step) line("A decided step removes it: " + l.step + (l.with.length ? "; with " + l.with.join(", ") : "") + ".");
+    for (const p of l.stuck) line(p.pod + (p.pods > 1 ? " and " + (p.pods - 1) + " more" : "") + " would have no place: " + p.why);
+    for (const p of l.places.slice(0, 6)) line(plural(p.pods, "pod") + " would move to " + (p.node || "new: " + p.what + ", " + money(p.perHour, 4) + "/h"));
+    if (l.places.length > 6) line(plural(l.places.length - 6, "further node") + " would take pods.");
+    if (!l.places.length && !l.stuck.length) line("No pod would have to move.");
+    if (l.ends) line(plural(l.ends, "pod") + " would end with it, such as those of DaemonSets.");
+    if (!l.stuck.length) line("The fleet would cost " + money(Math.abs(l.perHour), 4) + " an hour " + (l.perHour > 0 ? "more." : "less."));
+    return out;
   },
   close() {
     fleet.active = where.node = where.pod = "";
@@ -627,26 +700,31 @@ const opened = {
     const reasons = more?.stays?.length ? more.stays : n?.held ? [n.held] : [];
     if (reasons.length) out.push(make("h3", "", "Why it stays"), ...reasons.map((r) => make("div", "", r)));
     if (more?.pods) {
+      out.push(...this.ifItLeft());
       if (more.expires) out.push(make("div", "", "expires " + new Date(more.expires).toLocaleString()));
       if (more.conditions.length) out.push(make("h3", "", "Conditions of the claim"), ...more.conditions.map((c) => make("div", "", c.type + "=" + c.status + " for " + age(c.since) + (c.message ? ": " + c.message : ""))));
-      out.push(make("h3", "", "Pods"), this.table(["pod", "workload", "CPU", "GiB", "age"], more.pods.map((p) => [p.name, p.owner, number(p.cpu), number(p.memory), age(1000 * p.since)])));
+      out.push(make("h3", "", "Pods"), this.table(["pod", "workload", "CPU", "GiB", "age"], more.pods.map((p) => [link({ pod: p.name }, p.name), p.owner, number(p.cpu), number(p.memory), age(1000 * p.since)])));
       if (more.more) out.push(make("div", "small", more.more + " more are not listed"));
       if (more.decisions.length) out.push(make("h3", "", "What was decided about it"), this.table(["when", "what", "why"], more.decisions.map((d) => [new Date(d.at).toLocaleString(), d.act, [d.reason, d.text].filter(Boolean).join(": ")])));
       out.push(make("code", "small", "karpenter why node " + more.name));
     }
     into.replaceChildren(...out);
+    if (this.reveal && more) {
+      this.reveal = false;
+      into.scrollIntoView({ block: "nearest" });
+    }
   },
   table(names, lines) {
     const box = make("div", "scroll"), t = make("table"), head = make("tr");
     box.tabIndex = 0;
     head.append(...names.map((x) => make("th", "", x)));
-    t.append(head, ...lines.map((cells) => { const tr = make("tr"); tr.append(...cells.map((x) => make("td", "", x))); return tr; }));
+    t.append(head, ...lines.map((cells) => { const tr = make("tr"); tr.append(...cells.map((x) => { const td = make("td"); td.append(x); return td; })); return tr; }));
     box.append(t);
     return box;
   },
 };
 
-rows.addEventListener("scroll", () => requestAnimationFrame(scroll), { passive: true });
+rows.addEventListener("scroll", () => { still = performance.now() + 200; requestAnimationFrame(scroll); }, { passive: true });
 rows.addEventListener("keydown", (event) => {
   if (stale.nodes) arrange(); // a key means the order that was asked for, drawn or not
   const at = fleet.order.findIndex((n) => n.name === fleet.active);
