@@ -65,3 +65,33 @@ func TestDriftThatComesBackIsNotReplacedForEver(t *testing.T) {
 		})
 	})
 }
+
+// An edit of the pool soon after the launch of its machines replaces them together. None waits until a new machine has been seen without
+// drift.
+func TestAnEditSoonAfterTheLaunchIsNotDriftThatComesBack(t *testing.T) {
+	sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
+		w.With(t, sim.KarpenterOptions{Provision: true, Disrupt: true}, func(*sim.Karpenter) {
+			editPool(w, func(p *v1.NodePool) {
+				p.Spec.Disruption.ConsolidateAfter = v1.NillableDuration{}
+				p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "100%"}}
+			})
+			for i := range 24 {
+				sim.Create(t, w, sim.Pod(fmt.Sprint("web", i), "3", sim.OwnedBy("web")))
+			}
+			time.Sleep(2 * time.Minute)
+			if n := len(memapi.All[*v1.NodeClaim](w.API)); n < 8 {
+				t.Fatalf("%d machines, want several", n)
+			}
+			editPool(w, func(p *v1.NodePool) {
+				p.Spec.Template.Labels = map[string]string{"edition": "2"}
+				p.Spec.Template.Spec.ExpireAfter = v1.After(30 * time.Second)
+			})
+			time.Sleep(30 * time.Second)
+			for _, c := range memapi.All[*v1.NodeClaim](w.API) {
+				if c.Labels["edition"] != "2" {
+					t.Errorf("claim %s is left", c.Name)
+				}
+			}
+		})
+	})
+}

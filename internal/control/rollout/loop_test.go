@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -60,17 +61,51 @@ type bench struct {
 	image    image        // of machines that boot now
 	serial   int          // of templates
 	ami      atomic.Int32 // the number of the image that the class has found; the cloud reads it at any time
-	evidence time.Time    // when a fault of the present image could be seen first, zero while it could not
+	evidence time.Time    // when there was evidence first of the fault of the present image, see evident; zero while there was none
 	releases int
 	opened   map[string]bool // machines of the present template that were opened to replace others
 	starts   int             // of pods on machines with a broken network
 }
 
-// seen notes that a fault can be seen from a time on.
-func (b *bench) seen(at time.Time) {
-	if b.evidence.IsZero() || at.Before(b.evidence) {
-		b.evidence = at
+// evident notes that there is evidence now: a machine or pod with the fault of the present image has failed by the limits of the policy. A
+// pod that a release removes before it is late is no evidence, and neither is its machine: until then it did as a good one may.
+func (b *bench) evident() {
+	if b.evidence.IsZero() {
+		b.evidence = time.Now()
 	}
+}
+
+// whenLate calls failed a second before the time that machines and pods may take is over, and notes evidence if it returns true. Later, a
+// gate may have tripped in the same instant, and the machine be gone for that.
+func (b *bench) whenLate(failed func() bool) {
+	limit := time.Now().Truncate(time.Second).Add(ready) // as conditions have whole seconds
+	time.AfterFunc(time.Until(limit)-time.Second, func() {
+		if failed() {
+			b.evident()
+		}
+	})
+}
+
+// lateMachine notes evidence if a machine is still there when it is late, and is not ready.
+func (b *bench) lateMachine(m cloud.Machine) {
+	b.whenLate(func() bool {
+		c, ok := sim.Find[*v1.NodeClaim](b.World, m.ClaimName)
+		return ok && c.DeletionTimestamp == nil && !condition.IsTrue(c, v1.ConditionTypeInitialized)
+	})
+}
+
+// latePod notes evidence if a pod is still there when it is late, and is not ready.
+func (b *bench) latePod(pod *corev1.Pod) {
+	b.whenLate(func() bool {
+		p, ok := sim.Find[*corev1.Pod](b.World, pod.Name)
+		return ok && p.UID == pod.UID && p.DeletionTimestamp == nil && !podReady(p)
+	})
+}
+
+func podReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 func (b *bench) options() sim.Options {
@@ -78,9 +113,9 @@ func (b *bench) options() sim.Options {
 		Cloud: fakecloud.Options{Catalog: func(*v1.NodePool) (*cloud.Catalog, error) { return shop, nil }, Boot: func(m cloud.Machine) time.Duration {
 			switch b.faultOf(m) {
 			case neverJoins:
-				b.seen(time.Now().Add(ready))
+				b.lateMachine(m)
 			case joinsLate:
-				b.seen(time.Now().Add(ready))
+				b.lateMachine(m)
 				return 8 * time.Minute
 			}
 			return 40 * time.Second
@@ -88,8 +123,10 @@ func (b *bench) options() sim.Options {
 		Joins: func(m cloud.Machine) bool {
 			if b.faultOf(m) == dies {
 				time.AfterFunc(time.Hour, func() {
-					b.seen(time.Now())
-					memapi.Edit(b.API, "", sim.NodeName(m), func(n *corev1.Node) { sim.SetReady(n, corev1.ConditionUnknown) })
+					memapi.Edit(b.API, "", sim.NodeName(m), func(n *corev1.Node) {
+						b.evident()
+						sim.SetReady(n, corev1.ConditionUnknown)
+					})
 				})
 			}
 			return b.faultOf(m) != neverJoins
@@ -109,13 +146,13 @@ func (b *bench) options() sim.Options {
 			case podsCrash:
 				b.crash(p, 20*time.Second)
 			case podsSlow:
-				b.seen(time.Now().Add(ready))
+				b.latePod(p)
 				key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 				time.AfterFunc(9*time.Minute, func() { b.setReady(key, corev1.ConditionTrue) })
 				return true
 			case networkFails: // for every second pod
 				if b.starts++; b.starts%2 == 0 {
-					b.seen(time.Now().Add(ready))
+					b.latePod(p)
 					return true
 				}
 			}
@@ -159,7 +196,7 @@ func (b *bench) crash(p *corev1.Pod, every time.Duration) {
 			}
 			p.Status.ContainerStatuses[0].RestartCount++
 			if p.Status.ContainerStatuses[0].RestartCount == 2 && !release {
-				b.seen(time.Now())
+				b.evident()
 			}
 		})
 		if there {
@@ -355,16 +392,20 @@ func TestRollouts(t *testing.T) {
 			b.roll(bad)
 			most, stopped := b.wait(4*time.Hour, func() bool { return b.entry().Tripped != nil })
 			entry := b.entry()
-			t.Logf("%d: %s: %v, most %d of %d, evidence after %v, %s", i, bad, stopped, most, allowed, entry.Tripped.Sub(b.evidence), entry.Evidence)
 			switch {
 			case !stopped:
 				missed++
-			case entry.Tripped.Sub(b.evidence) > 5*time.Minute:
-				late++
+			case b.evidence.IsZero():
+				inError++
+			default:
+				after := entry.Tripped.Sub(b.evidence)
+				slowest = max(slowest, after)
+				if after > 5*time.Minute {
+					late++
+				}
 			}
-			if stopped {
-				slowest = max(slowest, entry.Tripped.Sub(b.evidence))
-			}
+			t.Logf("%d: %s: %v, most %d of %d, evidence at %v, stopped at %v, %s", i, bad, stopped, most, allowed, b.evidence, entry.Tripped,
+				entry.Evidence)
 			if most, _ = b.wait(30*time.Minute, func() bool { return false }); most > allowed {
 				damaged++
 			}

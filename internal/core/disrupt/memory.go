@@ -16,6 +16,7 @@ type Memory struct {
 	setbacks   map[types.UID]setback // by claim
 	churn      churn
 	recurring  map[recurrence]pause
+	editions   map[string]edition // by pool
 	recovering bool               // the fleet was far from its target and is not near it yet, see toll
 	avoided    map[types.UID]bool // claims of the nodes that new pods should be kept off, nil before the first search
 

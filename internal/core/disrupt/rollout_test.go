@@ -122,7 +122,7 @@ func TestAMachineThatWentBackMakesNoDriftRecur(t *testing.T) {
 				}
 			}
 			w := twoPools().node("old", "b", "dear", onDemand, drift(-time.Hour)).node("young", "b", "dear", onDemand, drift(-time.Minute), born).world()
-			if recurring, _ := recurringOf(surveyOf(w)); len(recurring) > 0 == back {
+			if recurring, _ := recurringOf(surveyOf(w), nil); len(recurring) > 0 == back {
 				t.Errorf("recurring: %v", recurring)
 			}
 		})
