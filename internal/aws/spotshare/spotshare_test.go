@@ -3,6 +3,7 @@ package spotshare
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"karpenter.sh/karpenter/internal/aws/price"
@@ -44,17 +45,20 @@ func TestBegin(t *testing.T) {
 		named   string // else
 		kept    bool
 	}{
-		"a pool of few machines":           {running(2), 1, 3, true, "", true},
-		"what has half of four":            {running(2, 1), 1, 3, false, "t0/b t0/c", true},
-		"what has less than its share":     {running(1, 1, 1), 1, 3, false, "t0/a t0/b t0/c", true},
-		"one offering takes what it must":  {running(3), 1, 1, false, "t0/a", false},
-		"all are full, the least remains":  {running(4, 3, 9), 1, 2, false, "t0/b", true},
-		"all are full, and two are so far": {running(6, 6, 1), 1, 2, false, "t0/a t0/b", true},
-		"nothing is offered":               {running(6), 1, 0, true, "", true},
+		"a pool of few machines":          {running(2), 1, 3, true, "", true},
+		"what has half of four":           {running(2, 1), 1, 3, false, "t0/b t0/c", true},
+		"what has less than its share":    {running(1, 1, 1), 1, 3, false, "t0/a t0/b t0/c", true},
+		"one offering takes what it must": {running(3), 1, 1, false, "t0/a", false},
+		"of two with room both are named": {running(4, 3, 9), 1, 2, false, "t0/a t0/b", true},
+		"two are equally full":            {running(6, 6), 1, 2, false, "t0/a t0/b", false},
+		"nothing is offered":              {running(6), 1, 0, true, "", true},
 	} {
 		q := &Question{NodePool: "p", Share: 0.5, Of: Weights{Machines: 1}, Running: tc.running, Waiting: ones(tc.waiting), Offered: offerings(tc.offered)}
 		named, kept, done := New().Begin(q)
 		done()
+		if n := len(strings.Fields(tc.named)); n > 0 && len(named) != n {
+			t.Errorf("%s: %d are named, want %s", name, len(named), tc.named)
+		}
 		if (named == nil) != tc.all || kept != tc.kept {
 			t.Errorf("%s: all is %v, kept %v; want %v, %v", name, named == nil, kept, tc.all, tc.kept)
 		}
