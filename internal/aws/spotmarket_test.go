@@ -271,8 +271,8 @@ func TestASpotMarketByBands(t *testing.T) {
 	sold, seeds, settings := soldIn(t), uint64(2), []setting{{0, ""}, {250, ""}, {500, "33%"}}
 	if os.Getenv("SPOT_DAYS") != "" {
 		seeds = 8
-		settings = []setting{{0, ""}, {2, ""}, {50, ""}, {100, ""}, {250, ""}, {500, ""}, {0, "50%"}, {0, "33%"}, {0, "25%"}, {250, "50%"}, {250, "33%"},
-			{250, "25%"}, {500, "50%"}, {500, "33%"}, {500, "25%"}, {1000, "33%"}}
+		settings = []setting{{0, ""}, {300, ""}, {350, ""}, {400, ""}, {450, ""}, {700, ""}, {1000,""},
+			{400, "25%"}}
 	}
 	var off spotOutcome
 	for _, s := range settings {
