@@ -128,3 +128,37 @@ func TestTogether(t *testing.T) {
 		}
 	}
 }
+
+// A launch that is alone may name all that is free, however large the pool is. Where offerings are divided, each launch gets
+// some of the cheap ones.
+func TestWhatIsDivided(t *testing.T) {
+	one := Weights{Machines: 1}
+	for name, tc := range map[string]struct {
+		running, waiting, near int
+		least, most            int // how many are named
+		dearest                int // of what is named
+	}{
+		"one launch beside twenty machines":      {20, 1, 0, 40, 40, 39},
+		"two launches beside twenty machines":    {20, 2, 0, 40, 40, 39},
+		"eight launches that begin a pool":       {0, 8, 0, 10, 10, 39},
+		"the same where twelve are near":         {0, 8, 12, 5, 5, 19},
+		"the same where thirty are near":         {0, 8, 30, 7, 8, 29},
+		"one launch where twelve are near":       {20, 1, 12, 12, 12, 11},
+		"one launch where everything is near":    {20, 1, 40, 40, 40, 39},
+		"one launch where more than all is near": {20, 1, 60, 40, 40, 39},
+	} {
+		q := &Question{NodePool: "p", Share: 0.25, Of: one, Waiting: ones(tc.waiting), Offered: offerings(40), Near: tc.near}
+		for i := range tc.running {
+			q.Running = append(q.Running, Machine{offering(100 + i), one})
+		}
+		named, kept, _ := New().Begin(q)
+		if len(named) < tc.least || len(named) > tc.most || !kept {
+			t.Errorf("%s: %d are named, want %d to %d", name, len(named), tc.least, tc.most)
+		}
+		for i := tc.dearest + 1; i < 40; i++ {
+			if named[offering(i)] {
+				t.Errorf("%s: number %d is named, and there are cheaper ones", name, i)
+			}
+		}
+	}
+}
