@@ -149,7 +149,8 @@ func (d *spotDay) arrivals(hour int) (snap *cluster.Snapshot, lives map[string]i
 					UID: types.UID(fmt.Sprint("app-", i)), Controller: &controls}}
 				p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 					"cpu": resource.MustParse(s.cpu), "memory": resource.MustParse(s.memory)}}}}
-				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+					Reason: corev1.PodReasonUnschedulable}}
 				lives[p.Name] = hours
 				draft.PutPod(p)
 			}
@@ -267,16 +268,16 @@ func spotPools(of map[price.Pool]float64) (out []price.Pool) {
 	return out
 }
 
-// TestASpotMarketByBands plays a day on some markets with an interruption cost and with a share. SPOT_DAYS=1 plays more markets and settings;
-// their figures are in docs/spot.md.
+// TestASpotMarketByBands plays a day on some markets with an interruption cost and with a share. SPOT_DAYS=1 plays more markets and
+// settings; their figures are in docs/spot.md.
 func TestASpotMarketByBands(t *testing.T) {
 	sold, seeds := soldIn(t), uint64(2)
 	few, most := spotSetting{each: 250, types: 5}, spotSetting{each: 350, types: 5, share: "25%"}
 	settings := []spotSetting{{}, few, most}
 	if os.Getenv("SPOT_DAYS") != "" {
 		seeds = 8
-		settings = []spotSetting{{}, {types: 5}, {each: 2}, {each: 50}, {each: 250}, {each: 500}, {each: 50, types: 5}, {each: 100, types: 5}, few,
-			{each: 500, types: 5}, {share: "50%"}, {share: "33%"}, {share: "25%"}, {each: 350, types: 5, share: "50%"},
+		settings = []spotSetting{{}, {types: 5}, {each: 2}, {each: 50}, {each: 250}, {each: 500}, {each: 50, types: 5},
+			{each: 100, types: 5}, few, {each: 500, types: 5}, {share: "50%"}, {share: "33%"}, {share: "25%"}, {each: 350, types: 5, share: "50%"},
 			{each: 350, types: 5, share: "33%"}, most}
 	}
 	var off spotOutcome
@@ -291,8 +292,8 @@ func TestASpotMarketByBands(t *testing.T) {
 			off = sum
 		}
 		dollars, interrupted, worst := 100*(sum.dollars/off.dollars-1), 100*(sum.interrupted/off.interrupted-1), 100*(sum.worst/off.worst-1)
-		t.Logf("cost $%.0f, types %d, share %q: $%.0f (%+.1f %%), %.1f pods interrupted (%+.0f %%), the worst failure takes %.0f pods (%+.0f %%); "+
-			"log-loss %.3f, of one rate for all %.3f", s.each, s.types, s.share, sum.dollars/float64(seeds), dollars, sum.interrupted/float64(seeds),
+		t.Logf("cost $%.0f, types %d, share %q: $%.0f (%+.1f %%), %.1f pods interrupted (%+.0f %%), "+
+			"the worst failure takes %.0f pods (%+.0f %%); log-loss %.3f, of one rate for all %.3f", s.each, s.types, s.share, sum.dollars/float64(seeds), dollars, sum.interrupted/float64(seeds),
 			interrupted, sum.worst/float64(seeds), worst, sum.loss, sum.equal)
 		if sum.loss > 0.97*sum.equal {
 			t.Errorf("the log-loss is %.3f of that of one rate for all, want 0.97", sum.loss/sum.equal)

@@ -10,8 +10,8 @@ import (
 	"karpenter.sh/karpenter/internal/testing/memapi"
 )
 
-// TestSpotThatComesAndGoes has EC2 take back all spot machines and sell none for five minutes of every ten, for three hours. Nodes go back to
-// spot at most once an hour, and stay there when spot does.
+// TestSpotThatComesAndGoes has EC2 take back all spot machines and sell none for five minutes of every ten, for three hours. Nodes go
+// back to spot at most once an hour, and stay there when spot does.
 func TestSpotThatComesAndGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, awsmodel.Config{Seed: 5, Types: []string{"m5.xlarge", "c5.xlarge"}})
