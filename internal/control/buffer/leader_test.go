@@ -1,6 +1,7 @@
 package buffer_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -17,22 +18,26 @@ import (
 // A leadership plays pods that come at forty minutes past midnight, while leaders come and go around that time.
 type leadership struct {
 	*sim.World
-	rand    *rand.Rand
-	options sim.KarpenterOptions
+	rand *rand.Rand
+	kept []byte // what was learned, as it was stored last
 }
 
-// lead runs a leader for some time. Of two leaders one ends before it has stored what it learned.
+// lead runs a leader for some time, which begins with what was stored. Of two leaders one ends before it has stored what it learned.
 func (l *leadership) lead(t *testing.T, lasts time.Duration) {
-	l.With(t, l.options, func(k *sim.Karpenter) {
-		time.Sleep(lasts)
-		if l.rand.IntN(2) == 0 {
-			return
-		}
-		var err error
-		if l.options.Learned, err = k.Learner.Kept(); err != nil {
-			t.Fatal(err)
-		}
-	})
+	ctx, stop := context.WithCancel(t.Context())
+	k := l.Karpenter(sim.KarpenterOptions{Name: "karpenter", Lag: 10 * time.Millisecond, Provision: true, Disrupt: true, Foresight: true})
+	restore(t, k, l.kept)
+	done := make(chan struct{})
+	go func() { k.Run(ctx); close(done) }()
+	defer func() { stop(); <-done }()
+	time.Sleep(lasts)
+	if l.rand.IntN(2) == 0 {
+		return
+	}
+	var err error
+	if l.kept, err = k.Learner.Kept(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // between returns a random time.
@@ -59,11 +64,11 @@ func TestLeadersThatEndBuyRoomOnce(t *testing.T) {
 func roomOfLeaders(t *testing.T, random *rand.Rand, learned bool, history []byte) (launched int) {
 	t.Helper()
 	sim.BubbleAlone(t, sim.Options{ReadyAfter: 40 * time.Second}, func(t *testing.T, w *sim.World) {
-		l := &leadership{World: w, rand: random, options: sim.KarpenterOptions{Provision: true, Disrupt: true, Foresight: true}}
+		l := &leadership{World: w, rand: random}
 		forty, owner := simMidnight.Add(40*time.Minute), sim.OwnedBy("shop")
 		if learned {
 			learns(w)
-			l.options.Learned = history
+			l.kept = history
 		} else {
 			c := report(learnedPods)
 			c.Spec.Schedule = "40 0 * * *"

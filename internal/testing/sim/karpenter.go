@@ -84,8 +84,6 @@ type KarpenterOptions struct {
 	Buffers bool
 	// Foresight adds it too, for pods that other objects announce.
 	Foresight bool
-	// Learned is what an earlier process has learned.
-	Learned []byte
 	// Devices has resource claims planned for.
 	Devices bool
 	// Search limits the engine's search for cheaper fleets; 0 for the default.
@@ -176,9 +174,6 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 		}, settings).Run)
 	}
 	k.Learner = learn.New(catalogs, k.Metrics, k.sink, 0.9)
-	if err := k.Learner.Restore(o.Learned); err != nil {
-		panic("sim: " + err.Error()) // the test is wrong
-	}
 	if o.Buffers || o.Foresight {
 		k.Add(buffer.New(buffer.Deps{
 			Store: k.Store, Client: k.Client, Workloads: deployments{k.Client}, Catalogs: catalogs, Opener: opener,
