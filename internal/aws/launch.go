@@ -258,15 +258,13 @@ func isDry(err error) bool {
 	return errors.As(err, &dry) && !errors.Is(err, fleet.ErrNothingFits)
 }
 
-// order chooses from what is available now and buys it. choose is fleet.Choose or fleet.ChooseWidely.
-func (ms *machines) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
-	choose func([]*cloud.InstanceType, *v1.NodeClaim, shape.Band) (fleet.Choice, error),
-) (m cloud.Machine, err error) {
+// order chooses from what is available now and buys it.
+func (ms *machines) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choose chooser) (m cloud.Machine, err error) {
 	catalog, err := ms.market.catalogFor(ctx, nc, claim.Labels[v1.NodePoolLabelKey])
 	if err != nil {
 		return cloud.Machine{}, &cloud.LaunchError{Reason: "InstanceTypeResolutionFailed", Message: err.Error(), Err: err}
 	}
-	types, launched := ms.inShare(asReckoned(catalog.Types, claim), claim)
+	types, launched := ms.inShare(asReckoned(catalog.Types, claim), claim, choose)
 	defer launched()
 	claim, done := ms.place(nc, claim, types)
 	defer func() { done(isDry(err)) }()

@@ -14,12 +14,16 @@ import (
 	"karpenter.sh/karpenter/internal/aws/price"
 	"karpenter.sh/karpenter/internal/aws/spotshare"
 	"karpenter.sh/karpenter/internal/core/need"
+	"karpenter.sh/karpenter/internal/core/shape"
 )
+
+// A chooser is fleet.Choose or fleet.ChooseWidely.
+type chooser func([]*cloud.InstanceType, *v1.NodeClaim, shape.Band) (fleet.Choice, error)
 
 // inShare returns the types without the spot offerings that would be above the share of the claim's pool, or that
 // other running launches may take. done is called when the launch has ended. If the pool sets no share, all types are
 // returned.
-func (ms *machines) inShare(types []*cloud.InstanceType, claim *v1.NodeClaim) (left []*cloud.InstanceType, done func()) {
+func (ms *machines) inShare(types []*cloud.InstanceType, claim *v1.NodeClaim, choose chooser) (left []*cloud.InstanceType, done func()) {
 	name := claim.Labels[v1.NodePoolLabelKey]
 	pool, known := ms.classes.pools.Get(name)
 	if !known || !mayBeSpot(claim) {
@@ -30,18 +34,30 @@ func (ms *machines) inShare(types []*cloud.InstanceType, claim *v1.NodeClaim) (l
 	if !said || err != nil {
 		return types, func() {}
 	}
-	q := &spotshare.Question{NodePool: name, Share: share, Of: weightsOf(claim), Offered: spotOffered(types, claim)}
+	q := &spotshare.Question{NodePool: name, Share: share}
 	q.Running, q.Waiting = ms.spotOf(name)
-	named, kept, done := ms.shares.Begin(q)
-	if named == nil {
-		return types, done
+	if choice, err := choose(types, claim, shape.SpotBand(ms.env.settings.Spot.Types)); err == nil {
+		q.Near = choice.Offerings()
 	}
+	left, kept, done := spotWithin(ms.shares, q, types, claim)
 	if !kept {
 		ms.env.reportShare(claim, text)
 	}
+	return left, done
+}
+
+// spotWithin returns the types with those spot offerings that the ledger lets the launch of a claim name, and whether
+// they keep the shares. It completes the question. done is called when the launch has ended.
+func spotWithin(l *spotshare.Ledger, q *spotshare.Question, types []*cloud.InstanceType, claim *v1.NodeClaim,
+) (left []*cloud.InstanceType, kept bool, done func()) {
+	q.Of, q.Offered = weightsOf(claim), spotOffered(types, claim)
+	named, kept, done := l.Begin(q)
+	if named == nil {
+		return types, kept, done
+	}
 	return withSpotChanged(types, func(it *cloud.InstanceType, o *cloud.Offering) {
 		o.Available = o.Available && named[price.Pool{Type: it.Name, Zone: o.Zone()}]
-	}), done
+	}), kept, done
 }
 
 // spotOffered returns the spot offerings that a claim allows and that are available, cheapest first.

@@ -9,8 +9,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/price"
+	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 	"karpenter.sh/karpenter/internal/testing/awsmodel"
 )
@@ -151,6 +154,38 @@ func TestSpotMaxShare(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A launch that gets a part of what is offered gets it of what it would name without a share, not of what is dear.
+func TestAShareIsOfWhatIsCheap(t *testing.T) {
+	inWorld(t, awsmodel.Config{Types: []string{"m5*.*large", "c5*.*large", "r5*.*large"}}, nil, func(t *testing.T, w *world) {
+		w.annotatePool(t, v1.SpotMaxShareAnnotationKey, "50%")
+		for i := range 8 {
+			if err := w.kube.Create(t.Context(), spotClaim(fmt.Sprintf("claim-%d", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		ms, claim := w.provider.machines, spotClaim("claim-0")
+		nc := &awsv1.EC2NodeClass{}
+		if err := w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc); err != nil {
+			t.Fatal(err)
+		}
+		sold, err := ms.market.catalogFor(t.Context(), nc, "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := fleet.Choose(sold.Types, claim, shape.SpotBand(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		types, done := ms.inShare(sold.Types, claim, fleet.Choose)
+		defer done()
+		offered, all := len(spotOffered(types, claim)), len(spotOffered(sold.Types, claim))
+		if offered < 5 || 2*offered > whole.Offerings()+1 || all <= whole.Offerings() {
+			t.Errorf("%d offerings are left, want half of the %d that are named without a share of the %d there are", offered, whole.Offerings(), all)
+		}
+	})
 }
 
 // A workload's pods count by what claims were opened for, on machines that run as on those that are launched.

@@ -30,6 +30,14 @@ type Choice struct {
 	Candidates   []Candidate // cheapest first
 }
 
+// Offerings returns how many offerings the launch names.
+func (c Choice) Offerings() (n int) {
+	for _, one := range c.Candidates {
+		n += len(one.Offerings)
+	}
+	return n
+}
+
 // A Candidate is one type with the offerings of it that will do, cheapest first.
 type Candidate struct {
 	Type      *cloud.InstanceType

@@ -1,8 +1,9 @@
 // Package spotshare keeps one type in one zone from being too large a part of the spot machines of a pool, and of those of one workload.
 //
-// A launch may give any of the offerings that it names. So launches that are under way at the same time get different
-// parts of the offerings, and no offering is named by more launches than it may have. The limit never stops a launch:
-// if every offering has its share already, the launch may name the offerings that have the least of it.
+// A launch may give any of the offerings that it names. So no offering is named by more launches at the same time than
+// it may have machines. Where more launches wait than an offering has room for, they name it by turns, and each
+// gets another part of the offerings. The limit never stops a launch: if every offering has its share already, the launch
+// may name the offerings that have the least of it.
 package spotshare
 
 import (
@@ -16,6 +17,9 @@ import (
 
 // Few is the number of machines, or of a workload's pods, from which on shares are kept.
 const Few = 4
+
+// fewest is how many offerings a launch may name at least when they are divided among launches, if so many are free.
+const fewest = 5
 
 // Machines is the key under which Weights count machines.
 const Machines = ""
@@ -37,6 +41,7 @@ type Question struct {
 	Running  []Machine    // of the pool, spot
 	Waiting  []Weights    // of the pool, that may become spot; the launch itself is one of them
 	Offered  []price.Pool // cheapest first
+	Near     int          // how many of Offered the launch would name if there were no shares; 0: all
 }
 
 // A Ledger knows which launches are under way. It may be used concurrently.
@@ -71,18 +76,10 @@ func (l *Ledger) Begin(q *Question) (named map[price.Pool]bool, kept bool, done 
 	if total[Machines] < Few || len(q.Offered) == 0 {
 		return nil, true, func() {}
 	}
-	free, parts := l.free(q, total), l.parts(q.Share, total[Machines])
+	free := l.free(q, total)
 	l.turn[q.NodePool]++
 	if kept = len(free) > 0; kept {
-		mine := []price.Pool{}
-		for i, o := range free {
-			if i%parts == l.turn[q.NodePool]%parts {
-				mine = append(mine, o)
-			}
-		}
-		if len(mine) > 0 {
-			free = mine
-		}
+		free = l.mine(q, free, total)
 	} else {
 		free = l.least(q, total)
 	}
@@ -104,10 +101,52 @@ func (w Weights) add(more Weights) {
 	}
 }
 
-// parts returns into how many parts offerings are divided among launches, so that no offering is named by more
-// launches than it may have.
-func (l *Ledger) parts(share float64, total int) int {
-	return int(math.Ceil(float64(total) / float64(most(share, total))))
+// add adds weights to those of an offering.
+func add(loads map[price.Pool]Weights, o price.Pool, w Weights) {
+	if loads[o] == nil {
+		loads[o] = Weights{}
+	}
+	loads[o].add(w)
+}
+
+// mine returns the part of the free offerings that a launch names. Each offering has a number of turns: so many that all
+// launches that wait find room when each names it in one turn. An offering with room for all of them is named by each.
+//
+// Only offerings about as cheap as without shares are divided. Otherwise a launch would name dear ones in place of those
+// that others name.
+func (l *Ledger) mine(q *Question, free []price.Pool, total Weights) []price.Pool {
+	loads, longest := map[price.Pool]Weights{}, 1
+	for _, m := range q.Running {
+		add(loads, m.Pool, m.Weights)
+	}
+	turns := func(o price.Pool) int { return (max(1, len(q.Waiting))-1)/max(1, q.room(loads[o], total)) + 1 }
+	for _, o := range free {
+		longest = max(longest, turns(o))
+	}
+	if near := max(q.Near, longest*fewest); q.Near > 0 && near < len(free) {
+		free = free[:near]
+	}
+	var mine []price.Pool
+	for i, o := range free {
+		if n := turns(o); i%n == l.turn[q.NodePool]%n {
+			mine = append(mine, o)
+		}
+	}
+	if len(mine) == 0 {
+		return free
+	}
+	return mine
+}
+
+// room returns how many launches like that of the question an offering with this load has room for.
+func (q *Question) room(load, total Weights) int {
+	out := math.MaxInt
+	for key, n := range q.Of {
+		if total[key] >= Few && n > 0 {
+			out = min(out, (most(q.Share, total[key])-load[key])/n)
+		}
+	}
+	return out
 }
 
 // most returns how many of a total one offering may have; at least 1.
@@ -116,19 +155,13 @@ func most(share float64, total int) int { return max(1, int(share*float64(total)
 // loads returns what each offering has, or may get from launches that are under way.
 func (l *Ledger) loads(q *Question) map[price.Pool]Weights {
 	out := map[price.Pool]Weights{}
-	add := func(o price.Pool, w Weights) {
-		if out[o] == nil {
-			out[o] = Weights{}
-		}
-		out[o].add(w)
-	}
 	for _, m := range q.Running {
-		add(m.Pool, m.Weights)
+		add(out, m.Pool, m.Weights)
 	}
 	for c := range l.coming {
 		for o := range c.as {
 			if c.pool == q.NodePool {
-				add(o, c.of)
+				add(out, o, c.of)
 			}
 		}
 	}

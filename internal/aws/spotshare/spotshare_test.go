@@ -3,6 +3,7 @@ package spotshare
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"karpenter.sh/karpenter/internal/aws/price"
@@ -44,17 +45,20 @@ func TestBegin(t *testing.T) {
 		named   string // else
 		kept    bool
 	}{
-		"a pool of few machines":           {running(2), 1, 3, true, "", true},
-		"what has half of four":            {running(2, 1), 1, 3, false, "t0/b t0/c", true},
-		"what has less than its share":     {running(1, 1, 1), 1, 3, false, "t0/a t0/b t0/c", true},
-		"one offering takes what it must":  {running(3), 1, 1, false, "t0/a", false},
-		"all are full, the least remains":  {running(4, 3, 9), 1, 2, false, "t0/b", true},
-		"all are full, and two are so far": {running(6, 6, 1), 1, 2, false, "t0/a t0/b", true},
-		"nothing is offered":               {running(6), 1, 0, true, "", true},
+		"a pool of few machines":          {running(2), 1, 3, true, "", true},
+		"what has half of four":           {running(2, 1), 1, 3, false, "t0/b t0/c", true},
+		"what has less than its share":    {running(1, 1, 1), 1, 3, false, "t0/a t0/b t0/c", true},
+		"one offering takes what it must": {running(3), 1, 1, false, "t0/a", false},
+		"of two with room both are named": {running(4, 3, 9), 1, 2, false, "t0/a t0/b", true},
+		"two are equally full":            {running(6, 6), 1, 2, false, "t0/a t0/b", false},
+		"nothing is offered":              {running(6), 1, 0, true, "", true},
 	} {
 		q := &Question{NodePool: "p", Share: 0.5, Of: Weights{Machines: 1}, Running: tc.running, Waiting: ones(tc.waiting), Offered: offerings(tc.offered)}
 		named, kept, done := New().Begin(q)
 		done()
+		if n := len(strings.Fields(tc.named)); n > 0 && len(named) != n {
+			t.Errorf("%s: %d are named, want %s", name, len(named), tc.named)
+		}
 		if (named == nil) != tc.all || kept != tc.kept {
 			t.Errorf("%s: all is %v, kept %v; want %v, %v", name, named == nil, kept, tc.all, tc.kept)
 		}
@@ -120,6 +124,40 @@ func TestTogether(t *testing.T) {
 			}
 			if at[worst]++; at[worst] > limit {
 				t.Fatalf("seed %d: %d of %d machines on one offering, want at most %d", seed, at[worst], n, limit)
+			}
+		}
+	}
+}
+
+// A launch that is alone may name all that is free, however large the pool is. Where offerings are divided, each launch gets
+// some of the cheap ones.
+func TestWhatIsDivided(t *testing.T) {
+	one := Weights{Machines: 1}
+	for name, tc := range map[string]struct {
+		running, waiting, near int
+		least, most            int // how many are named
+		dearest                int // of what is named
+	}{
+		"one launch beside twenty machines":      {20, 1, 0, 40, 40, 39},
+		"two launches beside twenty machines":    {20, 2, 0, 40, 40, 39},
+		"eight launches that begin a pool":       {0, 8, 0, 10, 10, 39},
+		"the same where twelve are near":         {0, 8, 12, 5, 5, 19},
+		"the same where thirty are near":         {0, 8, 30, 7, 8, 29},
+		"one launch where twelve are near":       {20, 1, 12, 12, 12, 11},
+		"one launch where everything is near":    {20, 1, 40, 40, 40, 39},
+		"one launch where more than all is near": {20, 1, 60, 40, 40, 39},
+	} {
+		q := &Question{NodePool: "p", Share: 0.25, Of: one, Waiting: ones(tc.waiting), Offered: offerings(40), Near: tc.near}
+		for i := range tc.running {
+			q.Running = append(q.Running, Machine{offering(100 + i), one})
+		}
+		named, kept, _ := New().Begin(q)
+		if len(named) < tc.least || len(named) > tc.most || !kept {
+			t.Errorf("%s: %d are named, want %d to %d", name, len(named), tc.least, tc.most)
+		}
+		for i := tc.dearest + 1; i < 40; i++ {
+			if named[offering(i)] {
+				t.Errorf("%s: number %d is named, and there are cheaper ones", name, i)
 			}
 		}
 	}

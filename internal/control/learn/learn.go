@@ -54,6 +54,7 @@ type Learner struct {
 	mu      sync.Mutex
 	all     map[forecast.Object]*learned
 	levels  forecast.Levels
+	looked  time.Time                        // when the last turn was
 	counted time.Time                        // when dollars were last counted
 	rooms   map[cluster.PodKey]forecast.Room // of the last turn, by the names of their spares
 }
@@ -83,6 +84,7 @@ func (l *Learner) Turn(ctx context.Context, snap *cluster.Snapshot, now time.Tim
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.find(snap, now)
+	l.looked = now
 	if len(l.all) == 0 {
 		l.levels, l.rooms = forecast.Levels{}, nil
 		return nil
@@ -349,6 +351,7 @@ func (l *Learner) Report(now time.Time, back, ahead time.Duration) []forecast.Re
 type kept struct {
 	Object  forecast.Object   `json:"object"`
 	History *forecast.History `json:"history"`
+	Until   time.Time         `json:"until"` // pods that were created later are not counted
 }
 
 // Kept returns the histories, compressed, for Restore; nil if there are none. If they are too large, it drops their oldest days, also in
@@ -358,7 +361,7 @@ func (l *Learner) Kept() ([]byte, error) {
 	defer l.mu.Unlock()
 	var all []kept
 	for name, o := range l.all {
-		all = append(all, kept{name, o.History})
+		all = append(all, kept{name, o.History, l.levels.Until(l.looked)})
 	}
 	if len(all) == 0 {
 		return nil, nil
@@ -400,6 +403,7 @@ func (l *Learner) Restore(packed []byte) error {
 	for _, k := range all {
 		if k.History.Valid() {
 			l.all[k.Object] = &learned{History: k.History}
+			l.levels.Since = k.Until
 		}
 	}
 	return nil

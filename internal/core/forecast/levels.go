@@ -39,6 +39,10 @@ type Arrival struct {
 
 // A Levels remembers how many pods each workload had, and which arrivals have no place yet.
 type Levels struct {
+	// Since is the time until which an earlier process has counted; zero if none has. The first look takes pods that were created later
+	// for arrivals.
+	Since time.Time
+
 	last    *cluster.Snapshot // of the last look
 	swept   int64             // the part of time of the last sweep
 	of      map[Workload]*level
@@ -57,8 +61,8 @@ type level struct {
 // part is the length of a part of time. Three full ones make the memory; the newest of the four peaks is still growing.
 const part = memory / 3
 
-// Look returns the arrivals that have a place, of those since the last look and of earlier ones that had none. The first look returns none,
-// because it does not know what was before.
+// Look returns the arrivals that have a place, of those since the last look and of earlier ones that had none. The first look does not know
+// what was before. Without Since it returns none.
 func (l *Levels) Look(snap *cluster.Snapshot, now time.Time) (out []Arrival) {
 	if l.last == nil {
 		l.of, l.waiting, l.names = map[Workload]*level{}, map[types.UID]Arrival{}, map[*podclass.Class]string{}
@@ -98,8 +102,13 @@ func (l *Levels) Look(snap *cluster.Snapshot, now time.Time) (out []Arrival) {
 	for w, most := range before {
 		at, pods := l.of[w], fresh[w]
 		at.peaks[0] = max(at.peaks[0], at.pods)
-		if l.last == nil || at.pods <= most || w.Kind == "Deployment" && len(at.owners) > 1 {
+		if w.Kind == "Deployment" && len(at.owners) > 1 {
 			continue // pods of a Deployment with several ReplicaSets (a rollout) replace old ones
+		}
+		if l.last == nil {
+			pods = slices.DeleteFunc(pods, func(p *cluster.Pod) bool { return l.Since.IsZero() || p.Created.Before(l.Since) })
+		} else if at.pods <= most {
+			continue
 		}
 		slices.SortFunc(pods, func(a, b *cluster.Pod) int { return cmp.Or(b.Created.Compare(a.Created), a.Compare(b.PodKey)) })
 		for _, p := range pods[:min(len(pods), at.pods-most)] {
@@ -140,6 +149,20 @@ func (l *Levels) placed(snap *cluster.Snapshot, now time.Time) (out []Arrival) {
 	}
 	slices.SortFunc(out, func(a, b Arrival) int { return a.Pod.Compare(b.Pod.PodKey) })
 	return out
+}
+
+// Until returns until when pods are counted at a time of the last look: before the first arrival that has no place yet. Creation times are
+// in whole seconds, and so is it.
+func (l *Levels) Until(looked time.Time) time.Time {
+	if l.last == nil {
+		return l.Since
+	}
+	for _, a := range l.waiting {
+		if a.Pod.Created.Before(looked) {
+			looked = a.Pod.Created
+		}
+	}
+	return looked.Truncate(time.Second)
 }
 
 // Waiting returns how many arrivals of a workload have no place yet.

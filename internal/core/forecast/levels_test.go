@@ -163,6 +163,46 @@ func TestAPodComesWhereItGetsAPlace(t *testing.T) {
 	}
 }
 
+// A process that begins where another one ended counts the pods that came in between, and those that had no place then.
+func TestTheNextProcessCountsWhatCameInBetween(t *testing.T) {
+	for name, tc := range map[string]struct {
+		unplaced bool          // the last pods that the first process saw
+		dark     time.Duration // no process runs
+		fresh    bool          // the second process does not know of the first
+		rollout  bool
+		want     string
+	}{
+		"pods that came while no process ran":     {dark: 2 * time.Minute, want: "[default Deployment shop/web:5]"},
+		"and pods that had no place":              {unplaced: true, dark: 2 * time.Minute, want: "[default Deployment shop/web:8]"},
+		"a process that does not know of another": {dark: 2 * time.Minute, fresh: true},
+		"too long ago":                            {dark: 20 * time.Minute},
+		"a rollout":                               {dark: 2 * time.Minute, rollout: true},
+	} {
+		c := newTown()
+		c.start("ReplicaSet", "web-1", "n", 10)
+		c.look()
+		node := map[bool]string{false: "n"}[tc.unplaced]
+		c.start("ReplicaSet", "web-1", node, 3)
+		c.look()
+		until := c.Until(c.now)
+		c.wait(time.Second)
+		c.start("ReplicaSet", map[bool]string{false: "web-1", true: "web-2"}[tc.rollout], "n", 5)
+		c.wait(tc.dark)
+		c.Levels = Levels{Since: until}
+		if tc.fresh {
+			c.Levels = Levels{}
+		}
+		for _, p := range c.pods["web-1"] {
+			p = p.DeepCopy()
+			p.Spec.NodeName = "n"
+			c.store.Update(func(d *cluster.Draft) { d.PutPod(p) })
+		}
+		if got := c.look(); got != tc.want {
+			t.Errorf("%s: %q come, want %q", name, got, tc.want)
+		}
+	}
+}
+
 func TestWorkloadsThatAreGoneAreForgotten(t *testing.T) {
 	c := newTown()
 	c.look()

@@ -7,7 +7,10 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,6 +82,52 @@ func repeating(from, to time.Duration, services, jobsAnHour int) curve {
 		return slices.DeleteFunc(out, func(c sim.Change) bool { return c.At >= to || c.Pods == 0 })
 	}
 	return c
+}
+
+// traced is days whose services follow recorded numbers of requests: a line for each day, the last one is day 0, with a number for each
+// half hour from the time from on. Every ten minutes a service gets as many pods as there are requests for.
+func traced(text string, from time.Duration, services int) (c curve, to time.Duration) {
+	var days [][]float64
+	sum, count := 0.0, 0
+	for line := range strings.Lines(text) {
+		var day []float64
+		for _, f := range strings.Fields(line) {
+			n, err := strconv.ParseFloat(f, 64)
+			if err != nil {
+				panic(err)
+			}
+			day, sum, count = append(day, n), sum+n, count+1
+		}
+		days = append(days, day)
+	}
+	fixed := rand.New(rand.NewPCG(7, 7))
+	c.sizes = map[string][2]string{}
+	base, offset := make([]float64, services), make([]time.Duration, services)
+	for s := range services {
+		c.sizes[name(s)] = size(fixed)
+		base[s], offset[s] = float64(4+fixed.IntN(24)), time.Duration(fixed.Int64N(int64(9*time.Minute)))
+	}
+	c.day = func(day int) (out []sim.Change) {
+		random := rand.New(rand.NewPCG(uint64(day), 18))
+		values := days[len(days)-1+day]
+		for s := range services {
+			have := 0
+			for step := range 3 * (len(values) - 1) {
+				i, part := step/3, float64(step%3)/3
+				requests := values[i]*(1-part) + values[i+1]*part
+				want := max(1, int(math.Round(base[s]*requests/(sum/float64(count)))))
+				at := from + time.Duration(step)*10*time.Minute
+				if step > 0 {
+					at += offset[s] + 30*time.Second + time.Duration(random.NormFloat64()*float64(15*time.Second))
+				}
+				out = append(out, sim.Change{At: max(from, at), App: name(s), Pods: want - have})
+				have = want
+			}
+		}
+		slices.SortStableFunc(out, func(a, b sim.Change) int { return int(a.At - b.At) })
+		return slices.DeleteFunc(out, func(c sim.Change) bool { return c.Pods == 0 })
+	}
+	return c, from + time.Duration(len(days[0])-1)*30*time.Minute
 }
 
 func name(service int) string { return fmt.Sprintf("service-%02d", service) }
@@ -240,5 +289,26 @@ func TestADayWithoutPattern(t *testing.T) {
 				t.Errorf("learning makes a day without a pattern dearer than %.0f %%", 100*(tc.most-1))
 			}
 		})
+	}
+}
+
+// TestADayOfATrace plays the last day of the file DAYSIM_TRACE, and learns from those before. See traced for its lines.
+func TestADayOfATrace(t *testing.T) {
+	file := os.Getenv("DAYSIM_TRACE")
+	if file == "" {
+		t.Skip("DAYSIM_TRACE names no file")
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := 8 * time.Hour
+	c, to := traced(string(text), from, fromEnvironment(t, "DAYSIM_SERVICES", 12))
+	without := c.live(t, from, to, false, nil, 0)
+	with := c.live(t, from, to, true, sim.Taught(t, strings.Count(string(text), "\n")-1, simMidnight, without.dollars, c.day, c.pod), 0)
+	t.Logf("without: %v", without)
+	t.Logf("with:    %v, %+.1f %%", with, 100*(with.dollars/without.dollars-1))
+	if with.dollars > 1.03*without.dollars {
+		t.Error("learning makes the day dearer than 3 %")
 	}
 }
