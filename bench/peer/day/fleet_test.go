@@ -111,3 +111,8 @@ func TestWhatGroupsAre(t *testing.T) {
 		}
 	}
 }
+
+func TestKarpenterTiny(t *testing.T) {
+	r, err := PlayKarpenter(t.Context(), hours(t, 1, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 30}, [2]int{0, 30}), offlineCatalog(t), Pool{}, Calms()[0], 30*time.Second)
+	fmt.Println(r, err)
+}
