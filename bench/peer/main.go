@@ -82,7 +82,7 @@ type part struct {
 }
 
 func parts() []part {
-	return []part{{"engine", engines}, {"cluster", clusters}, {"busy", minutes}, {"day", days}, {"interruptions", interruptions}}
+	return []part{{"engine", engines}, {"cluster", clusters}, {"busy", minutes}, {"day", days}, {"fleets", fleets}, {"interruptions", interruptions}}
 }
 
 func partNames() []string {
@@ -223,7 +223,7 @@ func days(ctx context.Context, w *wish, tell func(string)) (string, error) {
 			continue
 		}
 		tell("a day with consolidateAfter " + calm.Name)
-		r, err := day.Play(ctx, trace, catalog, calm)
+		r, err := day.Play(ctx, trace, catalog, calm, false)
 		if err != nil {
 			return "", err
 		}
@@ -233,6 +233,30 @@ func days(ctx context.Context, w *wish, tell func(string)) (string, error) {
 		return "", nil
 	}
 	return fmt.Sprintf("%d pods in %.0f hours.\n\n%s", len(trace.Lives), trace.End.Sub(trace.Begin).Hours(), day.Report(all)), nil
+}
+
+// fleets plays the day with our fleet, Karpenter's and fixed node groups, on demand and with spot.
+func fleets(ctx context.Context, w *wish, tell func(string)) (string, error) {
+	catalog, err := offline.Catalog(offline.Options{Region: benchload.Region, Zones: benchload.Zones()})
+	if err != nil {
+		return "", err
+	}
+	trace, err := day.Generated(1)
+	if err != nil {
+		return "", err
+	}
+	text := ""
+	for _, kind := range []string{"on-demand", "spot"} {
+		if !w.wants("fleets "+kind, true) {
+			continue
+		}
+		table, err := day.Compare(ctx, trace, catalog, kind == "spot", tell)
+		if err != nil {
+			return "", err
+		}
+		text += fmt.Sprintf("\n### A day, %s\n\n%s", kind, table)
+	}
+	return strings.TrimPrefix(text, "\n"), nil
 }
 
 // trace is the day that is wished for.

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/scheduling"
 
-	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/bench/peer/sold"
 	"karpenter.sh/karpenter/cloud"
 )
@@ -42,23 +41,35 @@ type api struct {
 	pods     map[string]map[string]*corev1.Pod // by node, "" for none, and by name
 }
 
+// newAPI returns the API of a cluster without nodes. Its cloud sells what the pool allows and nothing else, and types
+// have only the labels that something asks for, so that Karpenter's scheduler is faster. What it decides is the same.
 func newAPI(k *karpenter, catalog *cloud.Catalog, pool *peerv1.NodePool) *api {
-	a := &api{k: k, ours: catalog, types: sold.Types(catalog), byName: map[string]*cloudprovider.InstanceType{}, pool: pool,
+	a := &api{k: k, ours: catalog, byName: map[string]*cloudprovider.InstanceType{}, pool: pool,
 		claims: map[string]*peerv1.NodeClaim{}, nodes: map[string]*corev1.Node{}, machines: map[string]*machine{},
 		pods: map[string]map[string]*corev1.Pod{}}
-	for _, it := range a.types {
-		a.byName[it.Name] = it
+	wanted := scheduling.NewNodeSelectorRequirementsWithMinValues(pool.Spec.Template.Spec.Requirements...)
+	for _, it := range sold.Types(catalog) {
+		it.Offerings = slices.DeleteFunc(it.Offerings, func(o *cloudprovider.Offering) bool { return !wanted.IsCompatible(o.Requirements, known) })
+		if !wanted.IsCompatible(it.Requirements, known) || len(it.Offerings) == 0 {
+			continue
+		}
+		drop := func(key string, _ *scheduling.Requirement) bool { return !asked[key] }
+		maps.DeleteFunc(it.Requirements, drop)
+		for _, o := range it.Offerings {
+			maps.DeleteFunc(o.Requirements, drop)
+		}
+		a.types, a.byName[it.Name] = append(a.types, it), it
 	}
+	a.pool.Spec.Template.Spec.Requirements = slices.DeleteFunc(a.pool.Spec.Template.Spec.Requirements,
+		func(r peerv1.NodeSelectorRequirementWithMinValues) bool { return !asked[r.Key] })
 	return a
 }
 
-// cap makes the pool buy no machine of more vCPU.
-func (a *api) cap(most string) {
-	var more int
-	_, _ = fmt.Sscan(most, &more)
-	a.pool.Spec.Template.Spec.Requirements = append(a.pool.Spec.Template.Spec.Requirements, peerv1.NodeSelectorRequirementWithMinValues{
-		Key: awsv1.LabelInstanceCPU, Operator: corev1.NodeSelectorOpLt, Values: []string{fmt.Sprint(more + 1)}})
-}
+// known are the labels that a type may lack, as its scheduler has it.
+var known = scheduling.AllowUndefinedWellKnownLabels
+
+// asked are the labels of machine types that Karpenter itself asks for: the pods of the day have no constraints.
+var asked = map[string]bool{corev1.LabelInstanceTypeStable: true, corev1.LabelTopologyZone: true, peerv1.CapacityTypeLabelKey: true}
 
 func (a *api) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	a.mu.Lock()

@@ -41,11 +41,11 @@ type fleet struct {
 // A scaler is an autoscaler that is told what happens. It calls buy, drain and the fields closed of machines.
 type scaler interface {
 	begin(*fleet)
-	waits(*pod)           // a pod that is new found no place
-	bound(*pod)           // a pod is on a machine now
-	left(*pod, *machine)  // a pod is gone, from no machine where it waited
-	joined(*machine)      // a machine takes pods from now on
-	ended(*machine)       // a machine is gone
+	waits(*pod)          // a pod that is new found no place
+	bound(*pod)          // a pod is on a machine now
+	left(*pod, *machine) // a pod is gone, from no machine where it waited
+	joined(*machine)     // a machine takes pods from now on
+	ended(*machine)      // a machine is gone
 }
 
 // A pod is the present pod of a life.
@@ -92,6 +92,10 @@ func playFleet(ctx context.Context, rec *recording.Recording, name string, s sca
 	f.pass(f.end)
 	for _, p := range f.waiting {
 		f.unplaced(p)
+	}
+	for _, m := range f.machines {
+		f.result.Fleet = append(f.result.Fleet, replay.Machine{Type: m.it.Name, Zone: m.offer.Zone(), CapacityType: m.offer.CapacityType(),
+			Price: m.offer.Price})
 	}
 	f.result.Dollars = cloud.NanoUSD(f.spent / 3600).Dollars()
 	if n := len(f.waits); n > 0 {

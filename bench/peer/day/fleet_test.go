@@ -1,12 +1,12 @@
 package day
 
 import (
-	"context"
-	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/offline"
 	"karpenter.sh/karpenter/internal/history/recording"
@@ -23,96 +23,121 @@ func offlineCatalog(t *testing.T) *cloud.Catalog {
 	return catalog
 }
 
-// hours returns a recording of some hours with pods of 3 cores and 6 GiB, from and to some minutes; 0 minutes: to the end.
-func hours(t *testing.T, n int, spans ...[2]int) *Trace {
+// A span is a pod that asks for some cores and two GiB for each, from a minute to a minute, 0 for the end.
+type span struct {
+	cores    int64
+	from, to int
+}
+
+// hour returns a recording of an hour.
+func hour(t *testing.T, spans []span) *Trace {
 	t.Helper()
 	var lives []recording.Life
 	for i, s := range spans {
-		l := life("app", i, 3000, 6<<10, time.Duration(s[0])*time.Minute, length)
-		if s[1] > 0 {
-			l.To = midnight.Add(time.Duration(s[1]) * time.Minute)
+		l := life("app", i, 1000*s.cores, s.cores<<11, time.Duration(s.from)*time.Minute, length)
+		if s.to > 0 {
+			l.To = midnight.Add(time.Duration(s.to) * time.Minute)
 		}
 		lives = append(lives, l)
 	}
-	rec, err := recording.Of("some", lives, midnight.Add(time.Duration(n)*time.Hour))
+	rec, err := recording.Of("some", lives, midnight.Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &Trace{Recording: rec}
 }
 
-func same(t *testing.T, what string, got, want float64) {
+// check compares a result; paid is machine-seconds at a price.
+func check(t *testing.T, got *replay.Result, paid, price float64, wait, evictions, launched int) {
 	t.Helper()
-	if math.Abs(got-want) > 0.005 {
-		t.Errorf("%s is $%.4f, want $%.4f", what, got, want)
+	if want := paid * price / 3600; math.Abs(got.Dollars-want) > 0.005 {
+		t.Errorf("the bill is $%.4f, want $%.4f", got.Dollars, want)
+	}
+	if got.WaitSeconds.Max != wait || got.Evictions != evictions || got.Launched != launched || got.Unplaced != 0 {
+		t.Errorf("waited %d s, %d evictions, %d machines, %d pods without a place; want %d, %d, %d and none", got.WaitSeconds.Max,
+			got.Evictions, got.Launched, got.Unplaced, wait, evictions, launched)
 	}
 }
 
-var eight = Groups{[]string{"m"}, "8"}
-
-func groupsOf(t *testing.T, trace *Trace, spot bool) (*replay.Result, kind) {
-	t.Helper()
-	catalog := offlineCatalog(t)
-	kinds, err := eight.kinds(catalog, spot)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := PlayGroups(t.Context(), trace, catalog, eight, spot)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got, kinds[0]
-}
-
-// TestNodeGroups plays machines of 8 vCPU, of which each holds two of the pods.
+// TestNodeGroups plays machines of 8 vCPU, each of which holds two pods of three cores.
 func TestNodeGroups(t *testing.T) {
+	catalog, groups := offlineCatalog(t), Groups{[]string{"m"}, "8"}
+	kinds, err := groups.kinds(catalog, false)
+	if err != nil || len(kinds) != 1 || len(kinds[0].zones) != 3 {
+		t.Fatalf("%d kinds, %v", len(kinds), err)
+	}
 	for name, tc := range map[string]struct {
-		hours     int
-		spans     [][2]int
-		paid      float64 // seconds of machines
-		wait      int
-		evictions int
+		spans                     []span
+		paid                      float64
+		wait, evictions, launched int
 	}{
-		"four pods need two machines for an hour":                  {1, [][2]int{{0, 0}, {0, 0}, {0, 0}, {0, 0}}, 2 * 3600, 0, 0},
-		"a pod that comes later waits for a scan and for the boot": {1, [][2]int{{0, 0}, {0, 0}, {30, 0}}, 3600 + 1800, 40, 0},
-		// The second pair goes after 30 minutes; the machine has been empty for ten minutes at 40 and is stopped 30 s later.
-		"an empty machine goes after ten minutes": {1, [][2]int{{0, 0}, {0, 0}, {0, 30}, {0, 30}}, 3600 + 2430, 0, 0},
-		// One pod of each pair goes: both machines are half empty, and one of them is drained ten minutes later.
-		"a machine that is half empty goes after ten minutes": {1, [][2]int{{0, 0}, {0, 0}, {0, 30}, {0, 30}}, 3600 + 2430, 0, 0},
-		// A machine that was bought at 35 minutes defers it until 45.
-		"nothing goes within ten minutes after a purchase": {1, [][2]int{{0, 0}, {0, 0}, {0, 30}, {0, 30}, {35, 0}, {35, 0}}, 2 * 3600, 0, 0},
+		"two machines for an hour":                       {[]span{{3, 0, 0}, {3, 0, 0}, {3, 0, 0}, {3, 0, 0}}, 2 * 3600, 0, 0, 2},
+		"a pod that comes at a scan waits for a machine": {[]span{{3, 0, 0}, {3, 0, 0}, {3, 30, 0}}, 3600 + 1800, 40, 0, 2},
+		"an empty machine goes after ten minutes":        {[]span{{3, 0, 0}, {3, 0, 0}, {3, 0, 30}, {3, 0, 30}}, 3600 + 2430, 0, 0, 2},
+		"one of two below half goes after ten minutes":   {[]span{{3, 0, 0}, {3, 0, 30}, {3, 0, 0}, {3, 0, 30}}, 3600 + 2430, 0, 1, 2},
+		"it stays when it is in use after nine":          {[]span{{3, 0, 0}, {3, 0, 30}, {3, 0, 0}, {3, 0, 30}, {3, 39, 0}, {3, 39, 0}}, 7200, 0, 0, 2},
+		"one above half stays":                           {[]span{{3, 0, 0}, {3, 0, 30}, {4, 0, 0}, {3, 0, 30}}, 3600 + 2430, 0, 1, 2},
+		"nothing goes for ten minutes after a purchase":  {[]span{{3, 0, 0}, {3, 0, 30}, {3, 0, 0}, {3, 0, 30}, {7, 35, 0}}, 3600 + 2730 + 1500, 40, 1, 3},
+		"nothing goes whose pods have no place":          {[]span{{3, 0, 0}, {3, 0, 30}, {5, 0, 0}}, 7200, 0, 0, 2},
+		"one machine goes at a time that has pods":       {[]span{{1, 0, 0}, {6, 0, 30}, {1, 0, 0}, {6, 0, 30}, {2, 0, 0}, {5, 0, 30}}, 3600 + 2430 + 2460, 0, 3, 3},
+		"pods that wait for a machine buy no second one": {[]span{{3, 0, 0}, {3, 0, 0}, {3, 30, 0}, {3, 30, 0}}, 3600 + 1800, 40, 0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, k := groupsOf(t, hours(t, tc.hours, tc.spans...), false)
-			same(t, "the bill", got.Dollars, k.zones[0].Price.Dollars()*tc.paid/3600)
-			if got.WaitSeconds.Max != tc.wait || got.Evictions != tc.evictions || got.Unplaced != 0 {
-				t.Errorf("waited %d s, %d evictions, %d without a place", got.WaitSeconds.Max, got.Evictions, got.Unplaced)
+			got, err := PlayGroups(t.Context(), hour(t, tc.spans), catalog, groups, false)
+			if err != nil {
+				t.Fatal(err)
 			}
+			check(t, got, tc.paid, kinds[0].zones[0].Price.Dollars(), tc.wait, tc.evictions, tc.launched)
 		})
 	}
 }
 
-func TestWhatGroupsAre(t *testing.T) {
+// TestKarpenter plays its controllers. A pod of three cores needs a machine of 4 vCPU.
+func TestKarpenter(t *testing.T) {
 	catalog := offlineCatalog(t)
-	for _, g := range AllGroups() {
-		for _, spot := range []bool{false, true} {
-			kinds, err := g.kinds(catalog, spot)
-			for _, k := range kinds {
-				fmt.Println(spot, k.it.Name, k.zones[0].Price.Dollars(), k.zones[1].Price.Dollars(), k.zones[2].Price.Dollars(), err)
-			}
-		}
+	four, err := Groups{[]string{"c"}, "4"}.kinds(catalog, false) // the cheapest
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, g := range AllGroups() {
-		for _, spot := range []bool{false, true} {
-			tr, _ := Generated(1)
-			start := time.Now()
-			r, err := PlayGroups(context.Background(), tr, catalog, g, spot)
-			fmt.Println(spot, r.Variant, r.Dollars, r.Evictions, r.WaitSeconds, r.Launched, r.Unplaced, err, time.Since(start))
+	price := four[0].zones[0].Price.Dollars()
+	for name, tc := range map[string]struct {
+		calm                      Calm
+		spans                     []span
+		paid                      float64
+		wait, evictions, launched int
+	}{
+		"a machine for an hour":                                {Calms()[0], []span{{3, 0, 0}}, 3600 - 1, 0, 0, 1},
+		"a pod that comes waits for the batch and the machine": {Calms()[0], []span{{3, 0, 0}, {3, 30, 0}}, 3600 - 1 + 1800 - 1, 41, 0, 2},
+		// It is empty at 30 minutes, looked at again 15 s later, and costs for 30 s more.
+		"an empty machine goes":                {Calms()[0], []span{{3, 0, 30}, {1, 59, 0}}, 1800 - 1 + 45, 41, 0, 2},
+		"an empty machine goes after its calm": {Calms()[1], []span{{3, 0, 30}, {1, 59, 0}}, 2100 - 1 + 45, 41, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := PlayKarpenter(t.Context(), hour(t, tc.spans), catalog, Pool{Calm: tc.calm}, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, got, tc.paid, price, tc.wait, tc.evictions, tc.launched)
+		})
+	}
+}
+
+func TestTable(t *testing.T) {
+	text := table(100, []*replay.Result{{Variant: "ours", Dollars: 110}, {Variant: "groups", Dollars: 200, Unplaced: 2}})
+	for _, want := range []string{"The bound is $100.00.", "| ours | $110.00 | 1.100 |", "| groups, 2 pods without a place | $200.00 | 2.000 |", "| **0.550** |"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
 }
 
-func TestKarpenterTiny(t *testing.T) {
-	r, err := PlayKarpenter(t.Context(), hours(t, 1, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 30}, [2]int{0, 30}), offlineCatalog(t), Pool{}, Calms()[0], 30*time.Second)
-	fmt.Println(r, err)
+// TestSpotIsBoundByItsCheapestOffering: the catalogue for the bound has each offering as on demand.
+func TestSpotIsBoundByItsCheapestOffering(t *testing.T) {
+	catalog := offlineCatalog(t)
+	it := asOnDemand(catalog, true).Types[0]
+	for i := range it.Offerings {
+		if o, was := &it.Offerings[i], &catalog.Types[0].Offerings[i]; o.CapacityType() != v1.CapacityTypeOnDemand || o.Price != was.Price {
+			t.Errorf("offering %d: %v at %v", i, o.Labels, o.Price)
+		}
+	}
 }

@@ -25,6 +25,8 @@ import (
 	"sigs.k8s.io/karpenter/pkg/state/virtualpods"
 	"sigs.k8s.io/karpenter/pkg/test"
 
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/bench/peer/sold"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/history/replay"
@@ -37,34 +39,37 @@ const (
 	polling             = 10 * time.Second              // how often its disruption controller looks at the fleet
 )
 
-// A Pool says how Karpenter's pool differs from that of the day.
+// A Pool is Karpenter's pool of the day.
 type Pool struct {
+	Calm       Calm
 	Spot       bool
 	SpotToSpot bool   // its feature gate SpotToSpotConsolidation
-	Most       string // vCPU of a machine, "" for any
+	Below      string // that many vCPU, "" for any
 }
 
 // PlayKarpenter plays a day with Karpenter's provisioner, its disruption controller and its marks on NodeClaims. Where
 // that controller found nothing to do it looks again after pace, or after ten seconds if a node is empty.
-func PlayKarpenter(ctx context.Context, trace *Trace, catalog *cloud.Catalog, pool Pool, calm Calm, pace time.Duration) (*replay.Result, error) {
-	name := fmt.Sprintf("Karpenter, `consolidateAfter: %s`", calm.Name)
-	if pool.Most != "" {
-		name += ", up to " + pool.Most + " vCPU"
+func PlayKarpenter(ctx context.Context, trace *Trace, catalog *cloud.Catalog, pool Pool, pace time.Duration) (*replay.Result, error) {
+	name := fmt.Sprintf("Karpenter, `consolidateAfter: %s`", pool.Calm.Name)
+	if pool.Below != "" {
+		name += ", below " + pool.Below + " vCPU"
 	}
 	if pool.SpotToSpot {
 		name += ", `SpotToSpotConsolidation`"
 	}
 	log.SetLogger(logging.NopLogger)
-	wide := benchload.Pool(pool.Spot, false)
+	ours := benchload.Pool(pool.Spot, false)
+	if pool.Below != "" {
+		ours.Spec.Template.Spec.Requirements = append(ours.Spec.Template.Spec.Requirements, v1.NodeSelectorRequirementWithMinValues{
+			Key: awsv1.LabelInstanceCPU, Operator: corev1.NodeSelectorOpLt, Values: []string{pool.Below}})
+	}
 	k := &karpenter{pace: pace, done: make(chan looked)}
-	k.api = newAPI(k, catalog, sold.Pool(wide))
-	k.api.pool.Spec.Disruption.ConsolidateAfter = peerv1.NillableDuration{Duration: calm.After.Duration}
+	k.api = newAPI(k, catalog, sold.Pool(ours))
+	k.api.pool.Spec.Disruption.ConsolidateAfter = peerv1.NillableDuration{Duration: pool.Calm.After.Duration}
 	k.api.pool.Spec.Disruption.ConsolidationPolicy = peerv1.ConsolidationPolicyWhenEmptyOrUnderutilized
 	k.api.pool.Spec.Disruption.Budgets = []peerv1.Budget{{Nodes: "10%"}}
-	if pool.Most != "" {
-		k.api.cap(pool.Most)
-	}
-	k.ctx = options.ToContext(ctx, test.Options(test.OptionsFields{FeatureGates: test.FeatureGates{SpotToSpotConsolidation: &pool.SpotToSpot}}))
+	k.ctx = options.ToContext(ctx, test.Options(test.OptionsFields{FeatureGates: test.FeatureGates{
+		SpotToSpotConsolidation: &pool.SpotToSpot, ReservedCapacity: new(bool)}}))
 	return playFleet(k.ctx, trace.Recording, name, k)
 }
 
@@ -86,6 +91,7 @@ type karpenter struct {
 	clock       *steppedClock
 	done        chan looked
 	looking     bool      // its disruption controller runs or waits
+	began       time.Time // when it did last
 	quiet       time.Time // until when there is no need to look
 	first, last time.Time // of the batch, zero for none
 	working     bool      // its queue is looked at every second
@@ -219,9 +225,6 @@ func (k *karpenter) provision() {
 // poll runs its disruption controller when it is time.
 func (k *karpenter) poll() {
 	k.at(k.now.Add(polling), k.poll)
-	if k.looking {
-		return
-	}
 	empty := false
 	for _, m := range k.machines {
 		if m.ready && !m.closed {
@@ -236,7 +239,10 @@ func (k *karpenter) poll() {
 
 // look starts its disruption controller.
 func (k *karpenter) look() {
-	k.looking = true
+	if k.looking {
+		return
+	}
+	k.looking, k.began = true, k.now
 	go func() {
 		r, err := k.disruption.Reconcile(k.ctx)
 		k.done <- looked{r.RequeueAfter, err}
@@ -255,13 +261,10 @@ func (k *karpenter) follow() {
 	case r := <-k.done:
 		k.check("disruption", r.err)
 		k.looking = false
-		k.quiet = k.now.Add(k.pace)
-		if r.next < polling { // something was done: it looks again at once
-			k.at(k.now.Add(time.Second), func() {
-				if !k.looking {
-					k.look()
-				}
-			})
+		if k.now.Equal(k.began) { // it found nothing, where otherwise it waits before it acts
+			k.quiet = k.now.Add(k.pace)
+		} else if r.next < polling { // something was done: it looks again at once
+			k.at(k.now, k.look)
 		}
 		if !k.working {
 			k.work()

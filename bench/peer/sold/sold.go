@@ -56,7 +56,9 @@ func Types(catalog *cloud.Catalog) []*cloudprovider.InstanceType {
 	var out []*cloudprovider.InstanceType
 	for _, it := range catalog.Types {
 		for key := range it.Labels {
-			peerv1.WellKnownLabels = peerv1.WellKnownLabels.Insert(key)
+			if !peerv1.WellKnownLabels.Has(key) { // fleets that are played at the same time read it
+				peerv1.WellKnownLabels = peerv1.WellKnownLabels.Insert(key)
+			}
 		}
 		if !it.Exotic {
 			out = append(out, Type(it))
