@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -235,8 +236,11 @@ func days(ctx context.Context, w *wish, tell func(string)) (string, error) {
 	return fmt.Sprintf("%d pods in %.0f hours.\n\n%s", len(trace.Lives), trace.End.Sub(trace.Begin).Hours(), day.Report(all)), nil
 }
 
-// fleets plays the day with our fleet, Karpenter's and fixed node groups, on demand and with spot.
+// fleets plays the day with our fleet, Karpenter's and fixed node groups.
 func fleets(ctx context.Context, w *wish, tell func(string)) (string, error) {
+	if !w.wants("fleets", true) {
+		return "", nil
+	}
 	catalog, err := offline.Catalog(offline.Options{Region: benchload.Region, Zones: benchload.Zones()})
 	if err != nil {
 		return "", err
@@ -245,18 +249,8 @@ func fleets(ctx context.Context, w *wish, tell func(string)) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := ""
-	for _, kind := range []string{"on-demand", "spot"} {
-		if !w.wants("fleets "+kind, true) {
-			continue
-		}
-		table, err := day.Compare(ctx, trace, catalog, kind == "spot", tell)
-		if err != nil {
-			return "", err
-		}
-		text += fmt.Sprintf("\n### A day, %s\n\n%s", kind, table)
-	}
-	return strings.TrimPrefix(text, "\n"), nil
+	defer debug.SetGCPercent(debug.SetGCPercent(replay.GCPercent))
+	return day.Compare(ctx, trace, catalog, tell)
 }
 
 // trace is the day that is wished for.

@@ -1,6 +1,7 @@
 package day
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -60,6 +61,9 @@ func newAPI(k *karpenter, catalog *cloud.Catalog, pool *peerv1.NodePool) *api {
 		}
 		a.types, a.byName[it.Name] = append(a.types, it), it
 	}
+	slices.SortStableFunc(a.types, func(x, y *cloudprovider.InstanceType) int { // its scheduler sorts them again and again
+		return cmp.Compare(x.Offerings.Cheapest().Price, y.Offerings.Cheapest().Price)
+	})
 	a.pool.Spec.Template.Spec.Requirements = slices.DeleteFunc(a.pool.Spec.Template.Spec.Requirements,
 		func(r peerv1.NodeSelectorRequirementWithMinValues) bool { return !asked[r.Key] })
 	return a

@@ -22,42 +22,27 @@ const lookEvery = time.Minute
 // atOnce is how many fleets are played at the same time.
 const atOnce = 2
 
-// Compare plays a day with our fleet, Karpenter's and fixed node groups, on demand or also with spot, and writes a table.
-func Compare(ctx context.Context, trace *Trace, catalog *cloud.Catalog, spot bool, tell func(string)) (string, error) {
+// A play plays a day.
+type play func(context.Context) (*replay.Result, error)
+
+// Compare plays a day with our fleet, Karpenter's and fixed node groups, and writes a table for each capacity type.
+func Compare(ctx context.Context, trace *Trace, catalog *cloud.Catalog, tell func(string)) (string, error) {
 	_ = sold.Types(catalog) // makes the labels known to Karpenter before anything runs at the same time
-	zero, five, never := Calms()[0], Calms()[1], Calms()[3]
-	plays := []func(context.Context) (*replay.Result, error){func(ctx context.Context) (*replay.Result, error) {
-		return Play(ctx, trace, asOnDemand(catalog, spot), never, false) // only for its bound, which is that of all
-	}}
-	for _, calm := range []Calm{five, zero} {
-		plays = append(plays, func(ctx context.Context) (*replay.Result, error) {
-			r, err := Play(ctx, trace, catalog, calm, spot)
-			if err == nil {
-				r.Variant = "ours, `consolidateAfter: " + calm.Name + "`"
-			}
-			return r, err
-		})
-	}
-	pools := []Pool{{Spot: spot, Calm: five}, {Spot: spot, Calm: zero}, {Spot: spot, Calm: five, Below: "65"}}
-	if spot {
-		pools[2] = Pool{Spot: spot, Calm: five, SpotToSpot: true}
-	}
-	for _, pool := range pools {
-		plays = append(plays, func(ctx context.Context) (*replay.Result, error) {
-			return PlayKarpenter(ctx, trace, catalog, pool, lookEvery)
-		})
-	}
-	for _, g := range AllGroups() {
-		plays = append(plays, func(ctx context.Context) (*replay.Result, error) { return PlayGroups(ctx, trace, catalog, g, spot) })
+	var plays []play
+	for _, spot := range []bool{false, true} {
+		plays = append(plays, contenders(trace, catalog, spot)...)
 	}
 	all := make([]*replay.Result, len(plays))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
-	for i, play := range plays {
+	for i := range plays {
+		i = longestFirst(i, len(plays)/2)
 		group.Go(func() (err error) {
 			begin := time.Now()
-			if all[i], err = play(ctx); err == nil {
-				tell(fmt.Sprintf("a day with %s took %.0f s: $%.2f", all[i].Variant, time.Since(begin).Seconds(), all[i].Dollars))
+			if all[i], err = plays[i](ctx); err == nil {
+				r := all[i]
+				tell(fmt.Sprintf("a day with %s took %.0f s: $%.2f, bound $%.2f, %d evictions, %d machines, waits %v, %d unplaced", r.Variant,
+					time.Since(begin).Seconds(), r.Dollars, r.Bound, r.Evictions, r.Launched, r.WaitSeconds, r.Unplaced))
 			}
 			return err
 		})
@@ -65,7 +50,42 @@ func Compare(ctx context.Context, trace *Trace, catalog *cloud.Catalog, spot boo
 	if err := group.Wait(); err != nil {
 		return "", err
 	}
-	return table(all[0].Bound, all[1:]), nil
+	half := len(all) / 2
+	return "### On demand\n\n" + table(all[0].Bound, all[1:half]) + "\n### With spot\n\n" + table(all[half].Bound, all[half+1:]), nil
+}
+
+// longestFirst returns the play that begins as number i: those of one capacity type and the other in turn, and the
+// last ones first.
+func longestFirst(i, half int) int { return i%2*half + half - 1 - i/2 }
+
+// contenders are those of a table, before them one that proves the bound. Those that take long are the last.
+func contenders(trace *Trace, catalog *cloud.Catalog, spot bool) []play {
+	zero, five, never := Calms()[0], Calms()[1], Calms()[3]
+	out := []play{func(ctx context.Context) (*replay.Result, error) {
+		return Play(ctx, trace, asOnDemand(catalog, spot), never, false)
+	}}
+	for _, calm := range []Calm{five, zero} {
+		out = append(out, func(ctx context.Context) (*replay.Result, error) {
+			r, err := Play(ctx, trace, catalog, calm, spot)
+			if err == nil {
+				r.Variant = "ours, `consolidateAfter: " + calm.Name + "`"
+			}
+			return r, err
+		})
+	}
+	for _, g := range AllGroups() {
+		out = append(out, func(ctx context.Context) (*replay.Result, error) { return PlayGroups(ctx, trace, catalog, g, spot) })
+	}
+	other := Pool{Spot: spot, Calm: five, Below: "65"}
+	if spot {
+		other = Pool{Spot: spot, Calm: five, SpotToSpot: true}
+	}
+	for _, pool := range []Pool{other, {Spot: spot, Calm: five}, {Spot: spot, Calm: zero}} {
+		out = append(out, func(ctx context.Context) (*replay.Result, error) {
+			return PlayKarpenter(ctx, trace, catalog, pool, lookEvery)
+		})
+	}
+	return out
 }
 
 // table compares fleets with a bound and with the first one.
