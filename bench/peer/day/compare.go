@@ -25,72 +25,77 @@ const atOnce = 2
 // A play plays a day.
 type play func(context.Context) (*replay.Result, error)
 
+// short is the part of the day that is played with a calm of 0s, with which Karpenter's controllers take long to play.
+const short = 2 * time.Hour
+
 // Compare plays a day with our fleet, Karpenter's and fixed node groups, and writes a table for each capacity type.
 func Compare(ctx context.Context, trace *Trace, catalog *cloud.Catalog, tell func(string)) (string, error) {
 	_ = sold.Types(catalog) // makes the labels known to Karpenter before anything runs at the same time
-	var plays []play
-	for _, spot := range []bool{false, true} {
-		plays = append(plays, contenders(trace, catalog, spot)...)
+	cut, err := trace.Cut(trace.Begin, trace.Begin.Add(short))
+	if err != nil {
+		return "", err
 	}
-	all := make([]*replay.Result, len(plays))
-	group, ctx := errgroup.WithContext(ctx)
+	zero, five, never := Calms()[0], Calms()[1], Calms()[3]
+	tables := []struct {
+		title  string
+		plays  []play
+		played []*replay.Result
+	}{
+		{title: "A day, on demand", plays: contenders(trace, catalog, five, false)},
+		{title: "A day, with spot", plays: contenders(trace, catalog, five, true)},
+		{title: "Two hours of it, on demand", plays: contenders(&Trace{Recording: cut}, catalog, zero, false)},
+	}
+	group, inGroup := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
-	for i := range plays {
-		i = longestFirst(i, len(plays)/2)
-		group.Go(func() (err error) {
-			begin := time.Now()
-			if all[i], err = plays[i](ctx); err == nil {
-				r := all[i]
-				tell(fmt.Sprintf("a day with %s took %.0f s: $%.2f, bound $%.2f, %d evictions, %d machines, waits %v, %d unplaced", r.Variant,
-					time.Since(begin).Seconds(), r.Dollars, r.Bound, r.Evictions, r.Launched, r.WaitSeconds, r.Unplaced))
-			}
-			return err
-		})
+	for i := range tables {
+		t := &tables[i]
+		t.played = make([]*replay.Result, len(t.plays))
+		for j, play := range t.plays {
+			group.Go(func() (err error) {
+				begin := time.Now()
+				if t.played[j], err = play(inGroup); err == nil {
+					tell(fmt.Sprintf("%s: %s took %.0f s: $%.2f", t.title, t.played[j].Variant, time.Since(begin).Seconds(), t.played[j].Dollars))
+				}
+				return err
+			})
+		}
 	}
 	if err := group.Wait(); err != nil {
 		return "", err
 	}
-	half := len(all) / 2
-	return "### On demand\n\n" + table(all[0].Bound, all[1:half]) + "\n### With spot\n\n" + table(all[half].Bound, all[half+1:]), nil
+	spot, err := Play(ctx, trace, asOnDemand(catalog), never, false) // only for its bound, which is that of every fleet
+	if err != nil {
+		return "", err
+	}
+	tables[1].played[0].Bound = spot.Bound
+	text := ""
+	for i := range tables {
+		text += fmt.Sprintf("### %s\n\n%s\n", tables[i].title, table(tables[i].played))
+	}
+	return strings.TrimSuffix(text, "\n"), nil
 }
 
-// longestFirst returns the play that begins as number i: those of one capacity type and the other in turn, and the
-// last ones first.
-func longestFirst(i, half int) int { return i%2*half + half - 1 - i/2 }
-
-// contenders are those of a table, before them one that proves the bound. Those that take long are the last.
-func contenders(trace *Trace, catalog *cloud.Catalog, spot bool) []play {
-	zero, five, never := Calms()[0], Calms()[1], Calms()[3]
+// contenders are those of a table, ours first.
+func contenders(trace *Trace, catalog *cloud.Catalog, calm Calm, spot bool) []play {
 	out := []play{func(ctx context.Context) (*replay.Result, error) {
-		return Play(ctx, trace, asOnDemand(catalog, spot), never, false)
+		r, err := Play(ctx, trace, catalog, calm, spot)
+		if err == nil {
+			r.Variant = "ours, `consolidateAfter: " + calm.Name + "`"
+		}
+		return r, err
+	}, func(ctx context.Context) (*replay.Result, error) {
+		return PlayKarpenter(ctx, trace, catalog, calm, spot, lookEvery)
 	}}
-	for _, calm := range []Calm{five, zero} {
-		out = append(out, func(ctx context.Context) (*replay.Result, error) {
-			r, err := Play(ctx, trace, catalog, calm, spot)
-			if err == nil {
-				r.Variant = "ours, `consolidateAfter: " + calm.Name + "`"
-			}
-			return r, err
-		})
-	}
 	for _, g := range AllGroups() {
 		out = append(out, func(ctx context.Context) (*replay.Result, error) { return PlayGroups(ctx, trace, catalog, g, spot) })
-	}
-	other := Pool{Spot: spot, Calm: five, Below: "65"}
-	if spot {
-		other = Pool{Spot: spot, Calm: five, SpotToSpot: true}
-	}
-	for _, pool := range []Pool{other, {Spot: spot, Calm: five}, {Spot: spot, Calm: zero}} {
-		out = append(out, func(ctx context.Context) (*replay.Result, error) {
-			return PlayKarpenter(ctx, trace, catalog, pool, lookEvery)
-		})
 	}
 	return out
 }
 
-// table compares fleets with a bound and with the first one.
-func table(bound float64, all []*replay.Result) string {
+// table compares fleets with the bound of the first one, and with its bill.
+func table(all []*replay.Result) string {
 	var b strings.Builder
+	bound := all[0].Bound
 	fmt.Fprintf(&b, "The bound is $%.2f.\n\n| fleet | bill | bill ÷ bound | evictions | waited: middle, 95 %%, most | machines bought | ours ÷ this |\n"+
 		"|---|---|---|---|---|---|---|\n", bound)
 	for i, r := range all {
@@ -110,10 +115,7 @@ func table(bound float64, all []*replay.Result) string {
 
 // asOnDemand returns a catalogue for a bound on what launches pay that get the cheapest offering. The bound of a plan
 // with spot is for the mean of the offerings that a launch names; as on-demand offerings they are taken one by one.
-func asOnDemand(catalog *cloud.Catalog, spot bool) *cloud.Catalog {
-	if !spot {
-		return catalog
-	}
+func asOnDemand(catalog *cloud.Catalog) *cloud.Catalog {
 	out := &cloud.Catalog{}
 	for _, it := range catalog.Types {
 		t := *it

@@ -113,7 +113,7 @@ func TestKarpenter(t *testing.T) {
 		"an empty machine goes after its calm": {Calms()[1], []span{{3, 0, 30}, {1, 59, 0}}, 2100 - 1 + 45, 41, 0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := PlayKarpenter(t.Context(), hour(t, tc.spans), catalog, Pool{Calm: tc.calm}, time.Minute)
+			got, err := PlayKarpenter(t.Context(), hour(t, tc.spans), catalog, tc.calm, false, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestKarpenter(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	text := table(100, []*replay.Result{{Variant: "ours", Dollars: 110}, {Variant: "groups", Dollars: 200, Unplaced: 2}})
+	text := table([]*replay.Result{{Variant: "ours", Dollars: 110, Bound: 100}, {Variant: "groups", Dollars: 200, Unplaced: 2}})
 	for _, want := range []string{"The bound is $100.00.", "| ours | $110.00 | 1.100 |", "| groups, 2 pods without a place | $200.00 | 2.000 |", "| **0.550** |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
@@ -134,7 +134,7 @@ func TestTable(t *testing.T) {
 // TestSpotIsBoundByItsCheapestOffering: the catalogue for the bound has each offering as on demand.
 func TestSpotIsBoundByItsCheapestOffering(t *testing.T) {
 	catalog := offlineCatalog(t)
-	it := asOnDemand(catalog, true).Types[0]
+	it := asOnDemand(catalog).Types[0]
 	for i := range it.Offerings {
 		if o, was := &it.Offerings[i], &catalog.Types[0].Offerings[i]; o.CapacityType() != v1.CapacityTypeOnDemand || o.Price != was.Price {
 			t.Errorf("offering %d: %v at %v", i, o.Labels, o.Price)

@@ -25,8 +25,6 @@ import (
 	"sigs.k8s.io/karpenter/pkg/state/virtualpods"
 	"sigs.k8s.io/karpenter/pkg/test"
 
-	awsv1 "karpenter.sh/karpenter/api/aws/v1"
-	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/bench/peer/sold"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/history/replay"
@@ -39,37 +37,18 @@ const (
 	polling             = 10 * time.Second              // how often its disruption controller looks at the fleet
 )
 
-// A Pool is Karpenter's pool of the day.
-type Pool struct {
-	Calm       Calm
-	Spot       bool
-	SpotToSpot bool   // its feature gate SpotToSpotConsolidation
-	Below      string // that many vCPU, "" for any
-}
-
 // PlayKarpenter plays a day with Karpenter's provisioner, its disruption controller and its marks on NodeClaims. Where
 // that controller found nothing to do it looks again after pace, or after ten seconds if a node is empty.
-func PlayKarpenter(ctx context.Context, trace *Trace, catalog *cloud.Catalog, pool Pool, pace time.Duration) (*replay.Result, error) {
-	name := fmt.Sprintf("Karpenter, `consolidateAfter: %s`", pool.Calm.Name)
-	if pool.Below != "" {
-		name += ", below " + pool.Below + " vCPU"
-	}
-	if pool.SpotToSpot {
-		name += ", `SpotToSpotConsolidation`"
-	}
+func PlayKarpenter(ctx context.Context, trace *Trace, catalog *cloud.Catalog, calm Calm, spot bool, pace time.Duration) (*replay.Result, error) {
+	name := fmt.Sprintf("Karpenter, `consolidateAfter: %s`", calm.Name)
 	log.SetLogger(logging.NopLogger)
-	ours := benchload.Pool(pool.Spot, false)
-	if pool.Below != "" {
-		ours.Spec.Template.Spec.Requirements = append(ours.Spec.Template.Spec.Requirements, v1.NodeSelectorRequirementWithMinValues{
-			Key: awsv1.LabelInstanceCPU, Operator: corev1.NodeSelectorOpLt, Values: []string{pool.Below}})
-	}
 	k := &karpenter{pace: pace, done: make(chan looked)}
-	k.api = newAPI(k, catalog, sold.Pool(ours))
-	k.api.pool.Spec.Disruption.ConsolidateAfter = peerv1.NillableDuration{Duration: pool.Calm.After.Duration}
+	k.api = newAPI(k, catalog, sold.Pool(benchload.Pool(spot, false)))
+	k.api.pool.Spec.Disruption.ConsolidateAfter = peerv1.NillableDuration{Duration: calm.After.Duration}
 	k.api.pool.Spec.Disruption.ConsolidationPolicy = peerv1.ConsolidationPolicyWhenEmptyOrUnderutilized
 	k.api.pool.Spec.Disruption.Budgets = []peerv1.Budget{{Nodes: "10%"}}
 	k.ctx = options.ToContext(ctx, test.Options(test.OptionsFields{FeatureGates: test.FeatureGates{
-		SpotToSpotConsolidation: &pool.SpotToSpot, ReservedCapacity: new(bool)}}))
+		ReservedCapacity: new(bool)}} /* nothing is reserved */))
 	return playFleet(k.ctx, trace.Recording, name, k)
 }
 
