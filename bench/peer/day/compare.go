@@ -54,7 +54,7 @@ func Compare(ctx context.Context, trace *Trace, catalog *cloud.Catalog, tell fun
 			group.Go(func() (err error) {
 				begin := time.Now()
 				if t.played[j], err = play(inGroup); err == nil {
-					tell(fmt.Sprintf("%s: %s took %.0f s: $%.2f", t.title, t.played[j].Variant, time.Since(begin).Seconds(), t.played[j].Dollars))
+					tell(fmt.Sprintf("%s, in %.0f s, bound $%.2f: %s", t.title, time.Since(begin).Seconds(), t.played[j].Bound, cells(t.played[j])))
 				}
 				return err
 			})
@@ -96,21 +96,25 @@ func contenders(trace *Trace, catalog *cloud.Catalog, calm Calm, spot bool) []pl
 func table(all []*replay.Result) string {
 	var b strings.Builder
 	bound := all[0].Bound
-	fmt.Fprintf(&b, "The bound is $%.2f.\n\n| fleet | bill | bill ÷ bound | evictions | waited: middle, 95 %%, most | machines bought | ours ÷ this |\n"+
+	fmt.Fprintf(&b, "The bound is $%.2f.\n\n| fleet | bill | evictions | waited: middle, 95 %%, most | machines bought | bill ÷ bound | ours ÷ this |\n"+
 		"|---|---|---|---|---|---|---|\n", bound)
 	for i, r := range all {
-		w, ratio := r.WaitSeconds, "–"
+		ratio := "–"
 		if i > 0 {
 			ratio = fmt.Sprintf("**%.3f**", all[0].Dollars/r.Dollars)
 		}
-		name := r.Variant
-		if r.Unplaced > 0 {
-			name += fmt.Sprintf(", %d pods without a place", r.Unplaced)
-		}
-		fmt.Fprintf(&b, "| %s | $%.2f | %.3f | %d | %d s, %d s, %d s | %d | %s |\n", name, r.Dollars, r.Dollars/bound, r.Evictions, w.P50, w.P95, w.Max,
-			r.Launched, ratio)
+		fmt.Fprintf(&b, "| %s | %.3f | %s |\n", cells(r), r.Dollars/bound, ratio)
 	}
 	return b.String()
+}
+
+// cells are those of a fleet by itself.
+func cells(r *replay.Result) string {
+	name, w := r.Variant, r.WaitSeconds
+	if r.Unplaced > 0 {
+		name += fmt.Sprintf(", %d pods without a place", r.Unplaced)
+	}
+	return fmt.Sprintf("%s | $%.2f | %d | %d s, %d s, %d s | %d", name, r.Dollars, r.Evictions, w.P50, w.P95, w.Max, r.Launched)
 }
 
 // asOnDemand returns a catalogue for a bound on what launches pay that get the cheapest offering. The bound of a plan
