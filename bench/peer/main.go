@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -82,7 +83,7 @@ type part struct {
 }
 
 func parts() []part {
-	return []part{{"engine", engines}, {"cluster", clusters}, {"busy", minutes}, {"day", days}, {"interruptions", interruptions}}
+	return []part{{"engine", engines}, {"cluster", clusters}, {"busy", minutes}, {"day", days}, {"fleets", fleets}, {"interruptions", interruptions}}
 }
 
 func partNames() []string {
@@ -223,7 +224,7 @@ func days(ctx context.Context, w *wish, tell func(string)) (string, error) {
 			continue
 		}
 		tell("a day with consolidateAfter " + calm.Name)
-		r, err := day.Play(ctx, trace, catalog, calm)
+		r, err := day.Play(ctx, trace, catalog, calm, false)
 		if err != nil {
 			return "", err
 		}
@@ -233,6 +234,23 @@ func days(ctx context.Context, w *wish, tell func(string)) (string, error) {
 		return "", nil
 	}
 	return fmt.Sprintf("%d pods in %.0f hours.\n\n%s", len(trace.Lives), trace.End.Sub(trace.Begin).Hours(), day.Report(all)), nil
+}
+
+// fleets plays the day with our fleet, Karpenter's and fixed node groups.
+func fleets(ctx context.Context, w *wish, tell func(string)) (string, error) {
+	if !w.wants("fleets", true) {
+		return "", nil
+	}
+	catalog, err := offline.Catalog(offline.Options{Region: benchload.Region, Zones: benchload.Zones()})
+	if err != nil {
+		return "", err
+	}
+	trace, err := day.Generated(1)
+	if err != nil {
+		return "", err
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(replay.GCPercent))
+	return day.Compare(ctx, trace, catalog, tell)
 }
 
 // trace is the day that is wished for.

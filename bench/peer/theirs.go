@@ -43,13 +43,7 @@ func newPeer(pool *v1.NodePool, catalog *cloud.Catalog) *peer {
 	for _, it := range catalog.Types {
 		p.byOf[it.Name] = it
 	}
-	p.pool = test.NodePool(peerv1.NodePool{})
-	p.pool.Name = pool.Name
-	p.pool.Spec.Template.Spec.Requirements, p.pool.Spec.Limits = nil, nil
-	for _, r := range pool.Spec.Template.Spec.Requirements {
-		p.pool.Spec.Template.Spec.Requirements = append(p.pool.Spec.Template.Spec.Requirements,
-			peerv1.NodeSelectorRequirementWithMinValues{Key: r.Key, Operator: r.Operator, Values: r.Values})
-	}
+	p.pool = sold.Pool(pool)
 	return p
 }
 

@@ -1,6 +1,5 @@
-// Package day plays a day of pods that come, scale and go through this project's decisions in simulated time: what
-// calm costs. Karpenter's loops run under a manager that waits by the clock of the machine; package endtoend has
-// both live through minutes instead.
+// Package day plays a day of pods that come, scale and go in simulated time, through the decisions of this project:
+// what calm costs. It plays the same day through Karpenter's controllers, and through a model of Cluster Autoscaler.
 package day
 
 import (
@@ -164,16 +163,16 @@ func Calms() []Calm {
 	}
 }
 
-// Play plays a day with a pool that is as calm as told.
-func Play(ctx context.Context, trace *Trace, catalog *cloud.Catalog, calm Calm) (*replay.Result, error) {
-	pool := benchload.Pool(false, trace.GPUs)
+// Play plays a day with a pool that is as calm as told, on demand or also with spot.
+func Play(ctx context.Context, trace *Trace, catalog *cloud.Catalog, calm Calm, spot bool) (*replay.Result, error) {
+	pool := benchload.Pool(spot, trace.GPUs)
 	pool.Spec.Disruption = v1.Disruption{ConsolidateAfter: calm.After,
 		ConsolidationPolicy: v1.ConsolidationPolicyWhenEmptyOrUnderutilized, Budgets: []v1.Budget{{Nodes: "10%"}}}
 	variant := replay.Variant{Name: calm.Name, Store: cluster.NewStore(),
 		Pools: []engine.Pool{{Pool: pool, Catalog: catalog}}, Planner: disrupt.DefaultSettings(),
 		Engine: engine.Settings{Search: enoughSearch}}
-	settings := replay.Settings{Boot: 40 * time.Second, Stop: 30 * time.Second, BatchIdle: time.Second,
-		BatchMax: 10 * time.Second, Pace: pace(trace.Recording), Samples: 24}
+	settings := replay.Settings{Boot: boot, Stop: stop, BatchIdle: batchIdle, BatchMax: batchMax,
+		Pace: pace(trace.Recording), Samples: 24}
 	return replay.Run(ctx, trace.Recording, variant, settings, func(float64) {})
 }
 

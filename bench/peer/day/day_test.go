@@ -46,7 +46,7 @@ func TestCalmCostsMoneyAndSparesPods(t *testing.T) {
 	}
 	var all []*replay.Result
 	for _, calm := range []Calm{Calms()[1], Calms()[len(Calms())-1]} {
-		got, err := Play(t.Context(), &Trace{Recording: rec}, catalog, calm)
+		got, err := Play(t.Context(), &Trace{Recording: rec}, catalog, calm, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestATraceIsPlayed(t *testing.T) {
 			if err != nil || trace.GPUs != tc.gpus {
 				t.Fatalf("GPUs %v, %v", trace.GPUs, err)
 			}
-			got, err := Play(t.Context(), trace, catalog, Calms()[0])
+			got, err := Play(t.Context(), trace, catalog, Calms()[0], false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,9 @@ import (
 	peerv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/scheduling"
+	"sigs.k8s.io/karpenter/pkg/test"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/offline"
@@ -36,13 +38,27 @@ func Machines() (*cloud.Catalog, error) {
 	return out, nil
 }
 
+// Pool is our pool as one of theirs, with the same requirements.
+func Pool(pool *v1.NodePool) *peerv1.NodePool {
+	out := test.NodePool(peerv1.NodePool{})
+	out.Name = pool.Name
+	out.Spec.Template.Spec.Requirements, out.Spec.Limits = nil, nil
+	for _, r := range pool.Spec.Template.Spec.Requirements {
+		out.Spec.Template.Spec.Requirements = append(out.Spec.Template.Spec.Requirements,
+			peerv1.NodeSelectorRequirementWithMinValues{Key: r.Key, Operator: r.Operator, Values: r.Values})
+	}
+	return out
+}
+
 // Types are all types of a catalogue but the exotic ones, which its AWS provider leaves out of a launch that can do
 // without. Its core knows no EC2, so that labels of EC2 are made known to it as its AWS provider does.
 func Types(catalog *cloud.Catalog) []*cloudprovider.InstanceType {
 	var out []*cloudprovider.InstanceType
 	for _, it := range catalog.Types {
 		for key := range it.Labels {
-			peerv1.WellKnownLabels = peerv1.WellKnownLabels.Insert(key)
+			if !peerv1.WellKnownLabels.Has(key) { // fleets that are played at the same time read it
+				peerv1.WellKnownLabels = peerv1.WellKnownLabels.Insert(key)
+			}
 		}
 		if !it.Exotic {
 			out = append(out, Type(it))
