@@ -39,7 +39,8 @@ const (
 
 // PlayKarpenter plays a day with Karpenter's provisioner, its disruption controller and its marks on NodeClaims. Where
 // that controller found nothing to do it looks again after pace, or after ten seconds if a node is empty.
-func PlayKarpenter(ctx context.Context, trace *Trace, catalog *cloud.Catalog, calm Calm, spot bool, pace time.Duration) (*replay.Result, error) {
+func PlayKarpenter(ctx context.Context, trace *Trace, catalog *cloud.Catalog, calm Calm, spot bool,
+	pace time.Duration) (*replay.Result, error) {
 	name := fmt.Sprintf("Karpenter, `consolidateAfter: %s`", calm.Name)
 	log.SetLogger(logging.NopLogger)
 	k := &karpenter{pace: pace, done: make(chan looked)}

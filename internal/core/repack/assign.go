@@ -17,8 +17,9 @@ import (
 // every node should hold. Pods of one size are then equal, so the question is small. Which pods each node gets is decided afterwards
 // (seats.go). Pods that find no place at all are placed at the end.
 //
-// If they need nodes of their own, the packer has filled too few, too large nodes: a rule forces more. Then assign is called once more, with
-// the rules that force many nodes as a limit for each node (capHosts). That costs the packer more work, because pods are of more sizes.
+// If they need nodes of their own, the packer has filled too few, too large nodes: a rule forces more. Then assign is called once more,
+// with the rules that force many nodes as a limit for each node (capHosts). That costs the packer more work, because pods are of more
+// sizes.
 
 // A size is pods that are equal to the packer: one of its classes, which stands for several items.
 type size struct {

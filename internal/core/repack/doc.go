@@ -19,9 +19,9 @@
 //
 // A question collects the pods of all new nodes that are not frozen. Rules about one host become a cap for each node and pairs of items
 // that may not meet. The packer's answer is replayed: nodes are opened in the domains of their items, and the pods pass the same rules as
-// at first. If a rule refuses a pod, the answer is dropped. If pods are kept apart on a host in a way that the packer cannot express, assign.go
-// asks how many pods of each size a node gets: without such rules, or, if that opens too few nodes, with a limit for each node of the rules
-// that force many. seats.go then chooses the pods. Commitments are rows of the question (rows.go).
+// at first. If a rule refuses a pod, the answer is dropped. If pods are kept apart on a host in a way that the packer cannot express,
+// assign.go asks how many pods of each size a node gets: without such rules, or, if that opens too few nodes, with a limit for each node
+// of the rules that force many. seats.go then chooses the pods. Commitments are rows of the question (rows.go).
 //
 // For a few pods that are spread over zones, askChoosing asks another question first. In every zone are as many of the pods as every plan
 // has there; the packer chooses zones for the rest. It does not know that a zone takes at most one of the rest, so these are placed last,
