@@ -218,7 +218,7 @@ func (a *api) terminate(m *machine) {
 	a.k.cluster.UpdateNodeClaim(c)
 }
 
-// Patch stores an object as it is: it was read a moment ago, and nothing else writes.
+// Patch stores the object that it gets: it was read a moment ago, and nothing else writes.
 func (a *api) Patch(ctx context.Context, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
 	switch o := o.(type) {
 	case *peerv1.NodeClaim:

@@ -71,10 +71,10 @@ func editionsOf(w *World, before map[string]edition) map[string]edition {
 	return out
 }
 
-// causes reports whether a machine has drifted because a user edited its NodePool or class after its claim was created. Where no pass has
-// seen an edit, as after a restart, it still follows from the two reasons for which a claim does not match its pool: the hash and
-// requirements of the pool were other ones when the claim was created. But if the claim was created from the present edition, something
-// else has changed its hash or labels, and will do so again.
+// causes reports whether a machine has drifted because a user edited its NodePool or class after its claim was created. After a restart no
+// pass has seen an edit. Then it still follows from the two reasons for which a claim does not match its pool: hash and requirements of the
+// pool were other ones when the claim was created. But if the claim was created from the present edition, something else has changed its
+// hash or labels, and will do so again.
 func (e *edition) causes(claim *v1.NodeClaim, reason string) bool {
 	if !claim.CreationTimestamp.Time.Before(e.since.Add(afterEdit)) {
 		return false

@@ -195,10 +195,11 @@ type State string
 const (
 	Goes    State = "Goes"    // neither undone nor overdue; it may be complete
 	Undone  State = "Undone"  // another program changed the annotation
-	Overdue State = "Overdue" // its time is over, or the Deployment's controller says that it does not progress
+	Overdue State = "Overdue" // it has not progressed for the Deployment's deadline, or the Deployment's controller says so
 )
 
-// Progress returns the state of a restart of Deployment d.
+// Progress returns the state of a restart of Deployment d. Its time begins anew with each progress that the Deployment's controller notes, so
+// the restart of many pods, one after the other, is not overdue while it goes on.
 func Progress(d *appsv1.Deployment, r Restart, now time.Time) State {
 	if d.Spec.Template.Annotations[RestartedAt] != r.Value {
 		return Undone
@@ -207,14 +208,18 @@ func Progress(d *appsv1.Deployment, r Restart, now time.Time) State {
 	if own := d.Spec.ProgressDeadlineSeconds; own != nil && *own < math.MaxInt32 {
 		deadline = *own
 	}
-	if now.Sub(r.At) > time.Duration(deadline)*time.Second+slack {
-		return Overdue
-	}
+	last := r.At
 	for _, c := range d.Status.Conditions {
-		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded" &&
-			!c.LastUpdateTime.Time.Before(r.At) {
+		if c.Type != appsv1.DeploymentProgressing || c.LastUpdateTime.Time.Before(r.At) {
+			continue
+		}
+		if c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded" {
 			return Overdue
 		}
+		last = c.LastUpdateTime.Time
+	}
+	if now.Sub(last) > time.Duration(deadline)*time.Second+slack {
+		return Overdue
 	}
 	return Goes
 }

@@ -97,7 +97,7 @@ var elsewhere = map[string]struct{ folder, test, why string }{
 	"karpenter_pod_deletion_cost_nodes_with_pending_annotation_writes": {"internal/control/deletioncost", "TestALookWritesSoManyPodsAtMost", "no ReplicaSet owns these pods"},
 	"karpenter_rollout_trips_total":                                    {"internal/control/rollout", "TestATripIsToldAndResumed", "it takes a RolloutPolicy and a bad image"},
 	"RolloutStopped":                                                   {"internal/control/rollout", "TestATripIsToldAndResumed", "it takes a RolloutPolicy and a bad image"},
-	"SurgeRestart":                                                     {"internal/control/disruption", "TestNobodyNoticesMoves", "a Deployment needs its controller"},
+	"SurgeRestart":                                                     {"internal/control/disruption", "TestSurges", "a Deployment needs its controller"},
 
 	"SpotShareExceeded": {"internal/aws", "TestSpotMaxShare", "no pool limits its share"},
 	"karpenter_cloudprovider_instance_type_offering_interruptions_estimate": {"internal/aws", "TestInterruptionsAreAMetric", "interruptions cost nothing here"},
