@@ -50,7 +50,9 @@ func newAPI(k *karpenter, catalog *cloud.Catalog, pool *peerv1.NodePool) *api {
 		pods: map[string]map[string]*corev1.Pod{}}
 	wanted := scheduling.NewNodeSelectorRequirementsWithMinValues(pool.Spec.Template.Spec.Requirements...)
 	for _, it := range sold.Types(catalog) {
-		it.Offerings = slices.DeleteFunc(it.Offerings, func(o *cloudprovider.Offering) bool { return !wanted.IsCompatible(o.Requirements, known) })
+		it.Offerings = slices.DeleteFunc(it.Offerings, func(o *cloudprovider.Offering) bool {
+			return !wanted.IsCompatible(o.Requirements, known)
+		})
 		if !wanted.IsCompatible(it.Requirements, known) || len(it.Offerings) == 0 {
 			continue
 		}
@@ -233,7 +235,9 @@ func (a *api) Patch(ctx context.Context, o client.Object, _ client.Patch, _ ...c
 		a.mu.Lock()
 		a.nodes[o.Name] = o.DeepCopy()
 		m := a.machines[o.Name]
-		m.closed = m.drained || slices.ContainsFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&peerv1.DisruptedNoScheduleTaint) })
+		m.closed = m.drained || slices.ContainsFunc(o.Spec.Taints, func(t corev1.Taint) bool {
+			return t.MatchTaint(&peerv1.DisruptedNoScheduleTaint)
+		})
 		if a.k.at(a.k.now, a.k.retry); m.closed {
 			a.k.at(a.k.now, a.k.trigger)
 		}

@@ -39,7 +39,8 @@ const (
 
 // PlayKarpenter plays a day with Karpenter's provisioner, its disruption controller and its marks on NodeClaims. Where
 // that controller found nothing to do it looks again after pace, or after ten seconds if a node is empty.
-func PlayKarpenter(ctx context.Context, trace *Trace, catalog *cloud.Catalog, calm Calm, spot bool, pace time.Duration) (*replay.Result, error) {
+func PlayKarpenter(ctx context.Context, trace *Trace, catalog *cloud.Catalog, calm Calm, spot bool,
+	pace time.Duration) (*replay.Result, error) {
 	name := fmt.Sprintf("Karpenter, `consolidateAfter: %s`", calm.Name)
 	log.SetLogger(logging.NopLogger)
 	k := &karpenter{pace: pace, done: make(chan looked)}
@@ -47,8 +48,8 @@ func PlayKarpenter(ctx context.Context, trace *Trace, catalog *cloud.Catalog, ca
 	k.api.pool.Spec.Disruption.ConsolidateAfter = peerv1.NillableDuration{Duration: calm.After.Duration}
 	k.api.pool.Spec.Disruption.ConsolidationPolicy = peerv1.ConsolidationPolicyWhenEmptyOrUnderutilized
 	k.api.pool.Spec.Disruption.Budgets = []peerv1.Budget{{Nodes: "10%"}}
-	k.ctx = options.ToContext(ctx, test.Options(test.OptionsFields{FeatureGates: test.FeatureGates{
-		ReservedCapacity: new(bool)}} /* nothing is reserved */))
+	none := test.FeatureGates{ReservedCapacity: new(false)} // nothing is reserved, and without it its scheduler is faster
+	k.ctx = options.ToContext(ctx, test.Options(test.OptionsFields{FeatureGates: none}))
 	return playFleet(k.ctx, trace.Recording, name, k)
 }
 
