@@ -86,7 +86,7 @@ func TestNodeGroups(t *testing.T) {
 		"a pod that waits gets room that another leaves": {[]span{{3, 0, 0}, {3, 0, 30.2}, {3, 30, 0}}, outcome{0, 3600 + 670, 12, 0, 2}},
 		"an empty machine goes after ten minutes":        {[]span{{3, 0, 0}, {3, 0, 0}, {3, 0, 30}, {3, 0, 30}}, outcome{0, 3600 + 2430, 0, 0, 2}},
 		"one of two below half goes after ten minutes":   {[]span{{3, 0, 0}, {3, 0, 30}, {3, 0, 0}, {3, 0, 30}}, outcome{0, 3600 + 2430, 0, 1, 2}},
-		"it stays when it is in use after nine":          {[]span{{3, 0, 0}, {3, 0, 30}, {3, 0, 0}, {3, 0, 30}, {3, 39, 0}, {3, 39, 0}},
+		"it stays when it is in use after nine": {[]span{{3, 0, 0}, {3, 0, 30}, {3, 0, 0}, {3, 0, 30}, {3, 39, 0}, {3, 39, 0}},
 			outcome{0, 7200, 0, 0, 2}},
 		"minutes in use begin the ten anew": {[]span{{3, 0, 0}, {3, 0, 30}, {3, 0, 0}, {3, 0, 30}, {3, 35, 38}, {3, 35, 38}},
 			outcome{0, 3600 + 2910, 0, 1, 2}},
@@ -129,7 +129,7 @@ func TestKarpenter(t *testing.T) {
 		// Found at 31:00 and bought at 31:15, the smaller machine is ready at 31:55, when the larger one is drained.
 		"a machine is replaced by a smaller one": {Calms()[0], []span{{3, 0, 0}, {3, 0, 30.2}}, outcome{1725, 1944, 0, 1, 2}},
 		// The larger machine has room at 31:20, but is being replaced. The pod takes the smaller one at 31:55, and the other pod a third.
-		"nothing goes to a machine that is replaced": {Calms()[0], []span{{3, 0, 0}, {3, 0, 30.2}, {3, 31 + 1./3, 0}}, 
+		"nothing goes to a machine that is replaced": {Calms()[0], []span{{3, 0, 0}, {3, 0, 30.2}, {3, 31 + 1./3, 0}},
 			outcome{1725 + 1719, 1944, 35, 1, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
