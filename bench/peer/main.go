@@ -83,8 +83,8 @@ type part struct {
 }
 
 func parts() []part {
-	return []part{{"engine", engines}, {"cluster", clusters}, {"busy", minutes}, {"day", days},
-		{"fleets", fleets}, {"interruptions", interruptions}}
+	return []part{{"engine", engines}, {"cluster", clusters}, {"busy", minutes}, {"day", days}, {"fleets", fleets},
+		{"interruptions", interruptions}}
 }
 
 func partNames() []string {

@@ -218,7 +218,7 @@ func (a *api) terminate(m *machine) {
 	a.k.cluster.UpdateNodeClaim(c)
 }
 
-// Patch stores the object that it gets: it was read a moment ago, and nothing else writes.
+// Patch replaces the stored object. The caller has read it a moment ago, and no other writer runs.
 func (a *api) Patch(ctx context.Context, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
 	switch o := o.(type) {
 	case *peerv1.NodeClaim:

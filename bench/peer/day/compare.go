@@ -54,8 +54,7 @@ func Compare(ctx context.Context, trace *Trace, catalog *cloud.Catalog, tell fun
 			group.Go(func() (err error) {
 				begin := time.Now()
 				if t.played[j], err = play(inGroup); err == nil {
-					tell(fmt.Sprintf("%s, in %.0f s, bound $%.2f: %s", t.title, time.Since(begin).Seconds(), t.played[j].Bound,
-						cells(t.played[j])))
+					tell(fmt.Sprintf("%s, in %.0f s: %s", t.title, time.Since(begin).Seconds(), cells(t.played[j])))
 				}
 				return err
 			})
@@ -97,9 +96,8 @@ func contenders(trace *Trace, catalog *cloud.Catalog, calm Calm, spot bool) []pl
 func table(all []*replay.Result) string {
 	var b strings.Builder
 	bound := all[0].Bound
-	fmt.Fprintf(&b, "The bound is $%.2f.\n\n| fleet | bill | evictions | waited: middle, 95 %%, most | "+
-		"machines bought | bill ÷ bound | ours ÷ this |\n"+
-		"|---|---|---|---|---|---|---|\n", bound)
+	fmt.Fprintf(&b, "The bound is $%.2f.\n\n| fleet | bill | evictions | waited: middle, 95 %%, most | machines bought | "+
+		"bill ÷ bound | ours ÷ this |\n|---|---|---|---|---|---|---|\n", bound)
 	for i, r := range all {
 		ratio := "–"
 		if i > 0 {

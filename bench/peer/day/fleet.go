@@ -38,7 +38,7 @@ type fleet struct {
 	err      error
 }
 
-// A scaler is an autoscaler: its methods are called when something happens. It calls buy, drain and the fields closed of machines.
+// A scaler is an autoscaler. The fleet calls it when something happens; it buys, closes and drains machines.
 type scaler interface {
 	begin(*fleet)
 	waits(*pod)          // a pod that is new found no place

@@ -86,7 +86,8 @@ func TestNodeGroups(t *testing.T) {
 		"a pod that waits gets room that another leaves": {[]span{{3, 0, 0}, {3, 0, 30.2}, {3, 30, 0}}, outcome{0, 3600 + 670, 12, 0, 2}},
 		"an empty machine goes after ten minutes":        {[]span{{3, 0, 0}, {3, 0, 0}, {3, 0, 30}, {3, 0, 30}}, outcome{0, 3600 + 2430, 0, 0, 2}},
 		"one of two below half goes after ten minutes":   {[]span{{3, 0, 0}, {3, 0, 30}, {3, 0, 0}, {3, 0, 30}}, outcome{0, 3600 + 2430, 0, 1, 2}},
-		"it stays when it is in use after nine":          {[]span{{3, 0, 0}, {3, 0, 30}, {3, 0, 0}, {3, 0, 30}, {3, 39, 0}, {3, 39, 0}}, outcome{0, 7200, 0, 0, 2}},
+		"it stays when it is in use after nine": {[]span{{3, 0, 0}, {3, 0, 30}, {3, 0, 0}, {3, 0, 30}, {3, 39, 0}, {3, 39, 0}},
+			outcome{0, 7200, 0, 0, 2}},
 		"minutes in use begin the ten anew": {[]span{{3, 0, 0}, {3, 0, 30}, {3, 0, 0}, {3, 0, 30}, {3, 35, 38}, {3, 35, 38}},
 			outcome{0, 3600 + 2910, 0, 1, 2}},
 		// Its four pods of one core would fit on the other machines, one each.
@@ -123,10 +124,13 @@ func TestKarpenter(t *testing.T) {
 		// It is empty at 30:12, found at 30:20, looked at again 15 s later, and costs for 30 s more.
 		"an empty machine goes":                {Calms()[0], []span{{3, 0, 30.2}}, outcome{1864, 0, 0, 0, 1}},
 		"an empty machine goes after its calm": {Calms()[1], []span{{3, 0, 30}}, outcome{2144, 0, 0, 0, 1}},
-		// It was found empty at 35:00, and is not removed at 35:15, nor before five minutes from 35:06.
-		"a pod that comes meanwhile saves it": {Calms()[1], []span{{3, 0, 30}, {3, 35.1, 35.2}}, outcome{2454, 0, 0, 0, 1}},
+		// It was found empty at 35:00, and is not removed at 35:15, nor before five minutes from 35:12.
+		"a pod that comes meanwhile saves it": {Calms()[1], []span{{3, 0, 30}, {3, 35.2, 35.25}}, outcome{2464, 0, 0, 0, 1}},
 		// Found at 31:00 and bought at 31:15, the smaller machine is ready at 31:55, when the larger one is drained.
 		"a machine is replaced by a smaller one": {Calms()[0], []span{{3, 0, 0}, {3, 0, 30.2}}, outcome{1725, 1944, 0, 1, 2}},
+		// The larger machine has room at 31:20, but is being replaced. The pod takes the smaller one at 31:55, and the other pod a third.
+		"nothing goes to a machine that is replaced": {Calms()[0], []span{{3, 0, 0}, {3, 0, 30.2}, {3, 31 + 1./3, 0}},
+			outcome{1725 + 1719, 1944, 35, 1, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := PlayKarpenter(t.Context(), hour(t, tc.spans), catalog, tc.calm, false, time.Minute)

@@ -48,8 +48,8 @@ func PlayKarpenter(ctx context.Context, trace *Trace, catalog *cloud.Catalog, ca
 	k.api.pool.Spec.Disruption.ConsolidateAfter = peerv1.NillableDuration{Duration: calm.After.Duration}
 	k.api.pool.Spec.Disruption.ConsolidationPolicy = peerv1.ConsolidationPolicyWhenEmptyOrUnderutilized
 	k.api.pool.Spec.Disruption.Budgets = []peerv1.Budget{{Nodes: "10%"}}
-	k.ctx = options.ToContext(ctx, test.Options(test.OptionsFields{FeatureGates: test.FeatureGates{
-		ReservedCapacity: new(bool)}} /* nothing is reserved */))
+	none := test.FeatureGates{ReservedCapacity: new(false)} // nothing is reserved, and without it its scheduler is faster
+	k.ctx = options.ToContext(ctx, test.Options(test.OptionsFields{FeatureGates: none}))
 	return playFleet(k.ctx, trace.Recording, name, k)
 }
 
