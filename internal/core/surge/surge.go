@@ -198,8 +198,8 @@ const (
 	Overdue State = "Overdue" // it has not progressed for the Deployment's deadline, or the Deployment's controller says so
 )
 
-// Progress returns the state of a restart of Deployment d. Its time begins anew with each progress that the Deployment's controller notes, so
-// the restart of many pods, one after the other, is not overdue while it goes on.
+// Progress returns the state of a restart of Deployment d. Its time begins anew with each progress that the Deployment's controller notes,
+// so the restart of many pods, one after the other, is not overdue while it goes on.
 func Progress(d *appsv1.Deployment, r Restart, now time.Time) State {
 	if d.Spec.Template.Annotations[RestartedAt] != r.Value {
 		return Undone
