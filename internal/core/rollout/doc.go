@@ -52,6 +52,10 @@
 // So a release that fails everywhere is not blamed on machines, and a release that fails on new machines alone is. A gate trips when more
 // than one in ten of what was judged failed, so one machine or pod is enough among the first nine.
 //
+// Errors of the rule. In error stops: a workload whose pods all moved in the same minutes while what they depend on failed; a pod that
+// takes longer to start than readyWithin and of which no other one is known. Not seen: a template all of whose pods moved before a new
+// leader began to look; a release whose pods run on new machines only; a fault that shows later than the bake times.
+//
 // # Evidence
 //
 // There is evidence of a bad image from the moment at which one of its machines, or a pod that fails because of its machine, has failed by
@@ -60,8 +64,4 @@
 // evidence: readyWithin is the time that the policy gives to good pods, and what took its place is another template. So a bad canary whose
 // only failing pod is released away in these minutes passes, and the fault is found by the wave. TestRollouts in internal/control/rollout
 // counts by this definition, and with 1,000 bad images two or so are found that late.
-//
-// Errors of the rule. In error stops: a workload whose pods all moved in the same minutes while what they depend on failed; a pod that
-// takes longer to start than readyWithin and of which no other one is known. Not seen: a template all of whose pods moved before a new
-// leader began to look; a release whose pods run on new machines only; a fault that shows later than the bake times.
 package rollout
