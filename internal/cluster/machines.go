@@ -320,7 +320,8 @@ func (m *machines) relink(was, id, name string, side func(*sameID) *[]string) {
 	m.link(id, name, side)
 }
 
-// unlink undoes link. The object itself may be gone already, or be about to appear under another ID.
+// unlink takes an object off the list of its provider ID, and makes the rows of the others with that ID anew. The object's own row is up to
+// the caller: the object may be gone already, or be about to appear under another ID.
 func (m *machines) unlink(id, name string, side func(*sameID) *[]string) {
 	if id == "" {
 		return

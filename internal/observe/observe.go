@@ -116,8 +116,8 @@ func (o *Observer) broken(snap *cluster.Snapshot) {
 	}
 }
 
-// Scrape writes the gauges about the present state of the cluster, family by family. On a standby it writes only whether the store is
-// synced.
+// Scrape writes the gauges about the present state of the cluster, family by family. On a standby, or before the store is synced, it writes
+// only the state of the store.
 func (o *Observer) Scrape(w io.Writer) error {
 	snap, now, out := o.Store.Snapshot(), time.Now(), telemetry.NewText(w)
 	o.writeSync(out, snap)

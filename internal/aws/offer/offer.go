@@ -138,7 +138,8 @@ func capacityTypes(t *awsdata.InstanceType) []string {
 }
 
 // offering returns one way to buy. It is false if the type is not sold there, the class has no subnet there, or the
-// price is not known, unless an overlay may set the price.
+// price is not known. If an overlay may set the price, an offering without a price is listed too, unless something else
+// than the price keeps it from being available.
 func (m *Market) offering(instanceType string, z Zone, capacityType, partition string) (cloud.Offering, bool) {
 	if !z.Subnet || !m.Offered[instanceType][z.Name] {
 		return cloud.Offering{}, false

@@ -208,6 +208,7 @@ func (o Options) reference(c *Converted, old, spec tree) ([]*Converted, *Offline
 	return all, nil
 }
 
+// words returns the parts of a text between commas, without blanks and without empty parts.
 func words(text string) []string {
 	var out []string
 	for word := range strings.SplitSeq(text, ",") {

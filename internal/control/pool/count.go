@@ -85,7 +85,7 @@ func holdings(snap *cluster.Snapshot) map[string]holding {
 	return out
 }
 
-// none is what a pool without nodes holds.
+// none is what the status of a pool lists if it has no nodes: these resources, all zero. The sums of a pool with nodes are written over it.
 func none() corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, name := range []corev1.ResourceName{

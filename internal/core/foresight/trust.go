@@ -81,7 +81,8 @@ func (t *Trust) Judge(all []Announcement, now time.Time) (believed []Announcemen
 }
 
 // end ends the record's announcement and appends its outcome, if it has one: an announcement "at once" has none, and an announcement that
-// ends before its time was taken back. Pods that have not come by late after the time count as missed.
+// ends before its time was taken back. If it ends within late of its time, all its pods count as come; after that, the pods that have not
+// come count as missed.
 func (r *record) end(ended []Outcome, now time.Time) []Outcome {
 	if !r.due.IsZero() && r.most > 0 && !now.Before(r.due) {
 		o := Outcome{Object: r.object, Came: r.most}

@@ -197,7 +197,8 @@ func (s Set) Complement() (Set, bool) {
 	return r, true
 }
 
-// Meets reports whether the intersection of s and t is not empty.
+// Meets reports whether the intersection of s and t is not Empty. As there, a set that excludes values allows some value within its bounds,
+// even if every integer between them is excluded.
 func (s Set) Meets(t Set) bool {
 	if s.absent && t.absent {
 		return true

@@ -174,8 +174,9 @@ func (k *knapsack) mark(class, n int) {
 	}
 }
 
-// descend tries all numbers of items of the class at position i, and all contents of later positions with each. The room that is left is in
-// k.rooms at depth i; v is what the items of earlier positions are worth.
+// descend tries all numbers of items of the class at position i, and all contents of later positions with each. The room that is left is
+// in k.rooms at depth i; v is what the items of earlier positions are worth. forced is the class of an item that is on the node already,
+// −1 for none. Branches with an item of the class ban the classes that it may not meet.
 func (k *knapsack) descend(i int, v float64, forced int) {
 	p := k.p
 	if v > k.best && (i > 0 || forced >= 0) {

@@ -165,7 +165,8 @@ func (q *question) wantsOf(it *item, t problem.TemplateID) []want {
 }
 
 // tiedKeys returns the topology keys, other than the host, to whose domains a plan may tie the node of an item: groups that count its pods
-// or that they own are about these keys, and the item has no pin for them.
+// or that they own in some variant are about these keys. Keys for which the item has a pin are left out, and the key over which it is
+// spread (split sees to that).
 func tiedKeys(p *problem.Problem, it *item) []int {
 	c := &p.Classes[it.class]
 	groups := slices.Clone(c.Groups)

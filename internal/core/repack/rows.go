@@ -141,7 +141,8 @@ func (r *discounter) addWay(t problem.TemplateID, w *want, buy way, d *discounte
 		pack.Cell{Room: q.roomOf(tmpl, buy.shape), Price: max(price+own, 1), Own: own})
 }
 
-// makeRows adds the rows of commitments and the machines that stay. If no commitment covers any cell, it changes nothing.
+// makeRows adds the rows of commitments and the machines that stay, after all cells of the question are there. If no commitment covers any
+// cell, it changes nothing.
 func (r *discounter) makeRows() {
 	if r == nil {
 		return

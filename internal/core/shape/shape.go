@@ -189,8 +189,9 @@ func compareOffers(a, b *distinct) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), slices.Compare(a.labels, b.labels), cmp.Compare(a.Reservation, b.Reservation))
 }
 
-// addOffers fills in all columns about offers: the distinct offers, which shape each one sells and at what price, and reservations. owner
-// is the type of each shape, sells are its offers there.
+// addOffers fills in all columns about offers: the distinct offers, which shape each one sells and at what price, and reservations. It
+// also notes which shapes are exotic. By shape, owner is the index of its type, and sells are the indexes of the offers of that type which
+// sell it.
 func (c *Catalog) addOffers(owner []int, sells [][]int, number func(string) int) {
 	c.Exotic = bits.Make(len(c.Names))
 	c.Left = map[int]int{}

@@ -51,8 +51,9 @@ func (op *opener) findCandidates(c *problem.Class, v *problem.Variant, t problem
 	return out
 }
 
-// suitable appends to out the shapes of template t that can be bought now and can hold one pod of a class, read as v. Without anyMachine it
-// leaves out exotic and large machines where others would do; heldBack reports whether there were any. Limits are not asked.
+// suitable returns the shapes of template t that can be bought now and can hold one pod of a class, read as v; out is empty and lends its
+// memory. Without anyMachine it leaves out exotic and large machines where others would do; heldBack reports whether it left out any.
+// Limits are not asked.
 func (k *stock) suitable(out []int32, c *problem.Class, v *problem.Variant, t problem.TemplateID, anyMachine bool) (
 	shapes []int32, heldBack bool) {
 	tmpl := &k.facts.p.Templates[t]

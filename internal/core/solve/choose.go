@@ -128,8 +128,9 @@ func (op *opener) narrow(q *trial, t problem.TemplateID, mask bits.Set) {
 	dropUnfitReservations(&op.facts.p.Templates[t], mask)
 }
 
-// bestShape returns the best target of template i among the candidate shapes, bought under mask; or no target and why. A target of a pool
-// with minValues comes with its minimum. If the best shape cannot meet it, the shapes with other DaemonSet pods are tried by themselves.
+// bestShape returns the best target of template i among the candidate shapes, bought under mask; or no target and why the last shape with
+// a reason was refused, NoShape if none had one. A target of a pool with minValues comes with its minimum. If the best shape cannot meet
+// it, the shapes with other DaemonSet pods are tried by themselves.
 func (op *opener) bestShape(q *trial, i problem.TemplateID, mask bits.Set, cands []int32) (target, reason.Code) {
 	tmpl := &op.facts.p.Templates[i]
 	prices := op.fleet.stock.pricesOf(i, mask)

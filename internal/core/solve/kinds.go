@@ -53,7 +53,8 @@ func (f *fleet) take(q *trial, n int) {
 	f.census.takeDomains(q, n)
 }
 
-// open gives a new bin, which was just added, what it begins with: room, choices, and what its daemons take.
+// open enters a new bin, which was just added, into the books of each kind of rule: its room and choices, the ports of its daemons, how
+// many volumes it can attach, its devices without those that daemons take, the domains in which it counts, and what it takes from limits.
 func (f *fleet) open(bin problem.BinID) {
 	f.bins.openRoom(bin)
 	f.bins.openLabels(bin)
